@@ -14,7 +14,7 @@ OURS = "phalanx"  # `.threads().sub_workers(2)`, as the README shows it; what th
 
 @dataclass(frozen=True)
 class Cost:
-    """What one task costs, all told."""
+    """The full cost of one task."""
 
     pattern: str
     runtime: str

@@ -46,7 +46,7 @@ def python_with(requirements: Path) -> Path:
 def base_python(environment: Mapping[str, str] = os.environ) -> str:
     """The interpreter to build on: the one asked for, else the fastest one found.
 
-    How a Python was built is worth up to 1.3 times to SimPy; a slow one would flatter us.
+    The build of a Python is worth up to 1.3 times to SimPy; a slow one would flatter us.
     """
     if environment.get(PYTHON_VARIABLE):
         return environment[PYTHON_VARIABLE]

@@ -12,7 +12,7 @@ HALF = 0.5
 
 @dataclass(frozen=True)
 class Point:
-    """How large the tasks of a run were, all overhead included, and what share of the peak they reached."""
+    """The size of the tasks of a run, all overhead included, and the share of the peak that they reached."""
 
     granularity_ns: float
     efficiency: float

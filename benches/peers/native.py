@@ -56,7 +56,7 @@ class Native:
         self.try_run([self.compiler, *FLAGS, str(probe), "-o", str(probe.with_suffix("")), *self.all_flags()])
 
     def try_run(self, command: Sequence[str]) -> str:
-        """What a command prints; its failure means that something is not installed."""
+        """The output of a command; its failure means that something is not installed."""
         try:
             return run_checked(command).stdout
         except BenchError as error:
@@ -64,5 +64,5 @@ class Native:
 
 
 def is_fresh(program: Path, sources: Sequence[Path]) -> bool:
-    """Whether `program` is there and no source is newer."""
+    """True if `program` is there and no source is newer."""
     return program.exists() and all(source.stat().st_mtime <= program.stat().st_mtime for source in sources)

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What numpy takes for the two pieces of math a ring and a GEMM kernel repeat.
+"""The time that numpy takes for the two pieces of math that a ring and a GEMM kernel repeat.
 
 Adds one 16 KiB slot of f16 to another, and multiplies two 128 x 128 f16 matrices as numpy users
 do: cast both to f32, then `@`, on one thread. Prints one JSON object: slot_add_us, dot_us.
@@ -25,7 +25,7 @@ BATCHES = 150
 
 
 def batch_size(work: Callable[[], object]) -> int:
-    """How many calls fill one batch, so that the clock's own cost does not count."""
+    """The number of calls that fill one batch, so that the clock's own cost does not count."""
     work()
     start = time.perf_counter()
     work()

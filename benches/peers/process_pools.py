@@ -25,7 +25,7 @@ def nothing(_: int = 0) -> None:
 
 
 def number() -> int:
-    """Who runs it."""
+    """The process that runs it."""
     return os.getpid()
 
 
@@ -41,7 +41,7 @@ def median_of(repeats: int, measure: Callable[[], float]) -> float:
 
 
 def seconds(work: Callable[[], Any]) -> float:
-    """How long something takes."""
+    """The duration of `work`."""
     start = time.perf_counter()
     work()
     return time.perf_counter() - start
@@ -55,7 +55,7 @@ def start_pool(workers: int) -> ProcessPoolExecutor:
 
 
 def costs(pool: Executor, tasks: int, calls: int) -> dict[str, float]:
-    """What tasks and calls cost."""
+    """The costs of tasks and calls."""
     wave = seconds(lambda: concurrent.futures.wait([pool.submit(nothing) for _ in range(tasks)]))
     one = median_of(calls, lambda: seconds(lambda: pool.submit(nothing).result()))
     return {"independent_us": wave * 1e6 / tasks, "run_one_us": one * 1e6}

@@ -47,7 +47,7 @@ class Progress:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a program printed and how long it took from start to exit."""
+    """The output of a program and its time from start to exit."""
 
     values: dict[str, Any]
     wall_s: float

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What the Python package costs: CPU time of one vector operation in each way of a kernel, of a ring written in Python, of spawning
+"""The costs of the Python package: CPU time of one vector operation in each way of a kernel, of a ring written in Python, of spawning
 ranks, and of moving numbers. Prints one JSON object. Runs with the package installed.
 """
 

@@ -30,7 +30,7 @@ class Row:
 
     @property
     def ratio(self) -> float:
-        """How many times better ours is than the peer; infinite beside nothing."""
+        """The factor by which ours is better than the peer; infinite beside nothing."""
         better, worse = (self.peer, self.ours) if self.lower_is_better else (self.ours, self.peer)
         return better / worse if worse > 0 else math.inf
 
@@ -44,7 +44,7 @@ class Row:
         return "must" if self.reaches(self.must) else "missed"
 
     def reaches(self, bar: float) -> bool:
-        """Whether the judged value is as good as `bar`."""
+        """True if the judged value is as good as `bar`."""
         if self.judged == "ratio":
             return self.ratio >= bar
         return self.ours <= bar if self.lower_is_better else self.ours >= bar

@@ -33,7 +33,7 @@ Apply = Callable[["Chunk"], None]
 
 @dataclass(frozen=True)
 class Shape:
-    """How the vector is cut for a number of ranks."""
+    """The cut of the vector for a number of ranks."""
 
     ranks: int
 
@@ -192,7 +192,7 @@ def attach_data(shape: Shape, ranks: list[Rank]) -> list[Any]:
 
 
 def slot_access(shape: Shape, number: int, vector: Any, numpy: Any) -> tuple[Callable[[int, int], Any], Apply]:
-    """How a rank reads the slot it sends and applies the slot it received."""
+    """The functions by which a rank reads the slot that it sends and applies the slot that it received."""
     slots = vector.reshape(shape.ranks, shape.chunks, SLOT // 4)
 
     def load(step: int, index: int) -> Any:

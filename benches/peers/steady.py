@@ -43,7 +43,7 @@ class Steady:
         self.moves = 0
 
     def run(self, work: Callable[[], T]) -> T | None:
-        """What `work` returns, from the first attempt that counts; nothing if none does."""
+        """The result of `work` in the first attempt that counts; nothing if none does."""
         result = self.attempt(work)
         if result is None and self.may_move:
             self.low, self.high = self.usual()
@@ -64,7 +64,7 @@ class Steady:
         return None
 
     def holds(self) -> bool:
-        """Whether the round trip is plausible now."""
+        """True if the round trip is plausible now."""
         return self.low <= self.line_ns() <= self.high
 
     def usual(self) -> tuple[float, float]:

@@ -463,6 +463,7 @@ class ScaleSuite(unittest.TestCase):
         self.assertEqual(verdicts["ccl all_reduce 1K..1G, pod-64, first time, wall"], "goal")
         self.assertEqual(verdicts["ccl all_reduce 1K..1G, pod-64, second time, wall"], "must")
         self.assertEqual(verdicts["16384 SIPs, 4 KiB recursive doubling, two levels, memory a SIP"], "must")
+        self.assertEqual(verdicts["16384 SIPs, 4 KiB two level, two levels, wall"], "goal")
         self.assertEqual(verdicts["sweep of 1000 points, two cores"], "must")
         self.assertEqual(rows["sweep of 1000 points, two cores"].ratio, 2.0)
         self.assertEqual(verdicts["ring of 256, two threads"], "goal")
@@ -478,7 +479,7 @@ class ScaleSuite(unittest.TestCase):
             return scale.Took(wall_s=99.0, cpu_s=99.0, peak_mb=99e3)
 
         verdicts = [row.verdict for row in self.rows(False, slow).values()]
-        self.assertEqual(verdicts.count("missed"), 10)
+        self.assertEqual(verdicts.count("missed"), 12)
         self.assertEqual({row.verdict for row in self.rows(True, slow).values()}, {"-"})
 
     def test_the_peak_of_memory_is_that_of_the_command_alone(self) -> None:

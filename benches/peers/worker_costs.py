@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What an empty Python task in another process costs: `worker_costs.py phalanx|pool|futures|joblib [--quick]`.
+"""The cost of an empty Python task in another process: `worker_costs.py phalanx|pool|futures|joblib [--quick]`.
 
 Prints JSON: microseconds a task of many that are submitted one by one (CPU time of all processes together, and wall time), and of one
 that is waited for. `{"skipped": ...}` where the package is not installed. Batches are left out: each task is sent by itself.
@@ -107,7 +107,7 @@ def joblib(quick: bool) -> dict[str, float]:
 
 
 def slow_number() -> int:
-    """Who runs it; slow, so that all do."""
+    """The process that runs it; slow, so that every process runs one."""
     time.sleep(0.05)
     return os.getpid()
 

@@ -6,7 +6,7 @@ use libfuzzer_sys::fuzz_target;
 use phalanx_runtime::shm::{Bell, ChildSide, Mailbox, MailboxError, ParentSide, PushError, Sizes};
 
 const SIZES: Sizes = Sizes { tasks: 512, controls: 256, events: 256, largest: 700 };
-/// Where the words of a mailbox end and its rings begin; most changes go to what is written often.
+/// The ends of the words of a mailbox and the starts of its rings; most changes go to bytes that are written often.
 const INTERESTING: [usize; 12] = [0, 24, 32, 64, 128, 256, 640, 1024, 1152, 1280, 1792, 2304];
 
 struct Both {

@@ -1,4 +1,4 @@
-//! A task message that anybody may have made: it is refused, or it is what an encoder makes of what was read.
+//! Any bytes as a task message: the decoder refuses them, or encoding the decoded task gives the same bytes.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

@@ -342,7 +342,7 @@ class Kernel:
         return None if outside is None else (tuple(parts), outside)
 
     def _outside(self, fn: Any, seen: set[Any]) -> tuple[Any, ...] | None:
-        """What a function depends on beside its arguments; ``None`` if that may change, or if the function has an effect."""
+        """The globals and closures that a function depends on; ``None`` if they may change, or if the function has an effect."""
         fn = fn.fn if isinstance(fn, Kernel) else fn
         if fn in seen:
             return ()

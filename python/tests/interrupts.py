@@ -8,9 +8,11 @@ import sys
 import textwrap
 from collections.abc import Mapping
 
-# Python ignores what is raised in a destructor: the program says so, and gets the signal once more.
+# Python ignores an exception in a destructor: the program says so, and gets the signal once more. numpy is imported first, because it turns an
+# exception in its import into another one.
 _PRELUDE = """
 import signal, sys
+import numpy
 signal.signal(signal.SIGINT, signal.default_int_handler)
 sys.unraisablehook = lambda _: print("ignored", flush=True)
 """
@@ -31,7 +33,7 @@ def interrupted(program: str, environment: Mapping[str, str] | None = None) -> s
                     child.send_signal(signal.SIGINT)
                 elif line != "ready\n":
                     printed += line
-            assert child.wait(60) == 0
+            assert child.wait(600) == 0
             return printed
         finally:
             child.kill()

@@ -1,4 +1,4 @@
-"""What the tests of kernbench share."""
+"""Fixtures of the tests of kernbench."""
 
 from __future__ import annotations
 

@@ -32,7 +32,7 @@ def test_the_python_of_a_page(page: Path, capsys: pytest.CaptureFixture[str], tm
         # Children load the script.
         script = tmp_path / "page.py"
         script.write_text("\n".join(blocks))
-        done = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, check=False, timeout=100)
+        done = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, check=False, timeout=600)
         assert done.returncode == 0, done.stdout + done.stderr
         return
     names: dict[str, object] = {"__name__": "__page__"}

@@ -11,7 +11,7 @@ import phalanx
 
 
 def computed(kernel: Any, arrays: list[np.ndarray[Any, Any]], shape: tuple[int, ...], dtype: str) -> np.ndarray[Any, Any]:
-    """What a kernel on one PE stores into its last argument."""
+    """The values that a kernel on one PE stores into its last argument."""
 
     def program() -> Any:
         out = phalanx.zeros(shape, dtype=dtype)

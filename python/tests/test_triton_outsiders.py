@@ -14,6 +14,7 @@ triton = pytest.importorskip("triton", reason="triton is not installed")
 
 import phalanx.triton  # noqa: E402
 import triton.language as tl  # noqa: E402
+from phalanx.errors import PhalanxError  # noqa: E402
 from phalanx.triton.driver import PhalanxDriver  # noqa: E402
 
 Pair = namedtuple("Pair", ("source", "target"))
@@ -162,3 +163,20 @@ def assembled(x, N: tl.constexpr):
 def test_what_no_machine_of_ours_has_is_named_with_its_line() -> None:
     with pytest.raises(Exception, match=r"test_triton_outsiders.py:\d+: .*inline_asm.*not supported"):
         assembled[(1,)](numbers(16), N=16)
+
+
+@triton.jit
+def product_of_8_bits(a, c, N: tl.constexpr):
+    at = tl.arange(0, N)[:, None] * N + tl.arange(0, N)[None, :]
+    half = tl.load(a + at).to(tl.float8e5)
+    tl.store(c + at, tl.dot(half, half))
+
+
+def test_a_product_of_8_bits_needs_a_machine_that_has_it() -> None:
+    a, c = np.eye(32, dtype=np.float32) * 2, np.zeros((32, 32), np.float32)
+    phalanx.triton.use("hgx-a100")
+    with pytest.raises(PhalanxError, match=r"test_triton_outsiders.py:\d+: .*f8"):
+        product_of_8_bits[(1,)](a, c, N=32)
+    phalanx.triton.use("hgx-h100")
+    product_of_8_bits[(1,)](a, c, N=32)
+    assert np.array_equal(c, a * 2)

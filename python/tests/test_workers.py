@@ -14,6 +14,7 @@ import worker_functions as functions
 from phalanx import runtime
 from phalanx.runtime import Call, Orchestrator, RunError, Tensor, Worker, WorkerError
 
+PATIENCE = functions.PATIENCE
 ALL = [value for name, value in vars(functions).items() if getattr(value, "__module__", "") == functions.__name__ and name != "spread"]
 
 
@@ -235,16 +236,20 @@ def test_groups_start_together(shared: Worker) -> None:
 
 
 def test_runs_in_the_background(shared: Worker) -> None:
-    handle = shared.submit(lambda graph: graph.submit_sub(functions.sleep, 0.5))
+    flag = shared.tensor(1, "i32")
+    handle = shared.submit(lambda graph: graph.submit_sub(functions.until_told, flag.no_dep()))
     with pytest.raises(runtime.WaitTimeoutError, match="not done after"):
         handle.wait(0.01)
     assert not handle.done
-    assert handle.wait(60).completed == 1
+    shared.write_unordered(flag, 1)
+    assert handle.wait(PATIENCE).completed == 1
     assert handle.done
-    many = shared.submit(lambda graph: [graph.submit_sub(functions.sleep, 0.05) for _ in range(40)])
+    shared.write(flag, 0)
+    many = shared.submit(lambda graph: [graph.submit_sub(functions.until_told, flag.no_dep()) for _ in range(40)])
     many.cancel()
+    shared.write_unordered(flag, 1)
     with pytest.raises(RunError):
-        many.wait(60)
+        many.wait(PATIENCE)
 
 
 def test_what_a_task_reports(shared: Worker) -> None:
@@ -257,14 +262,15 @@ def test_what_a_task_reports(shared: Worker) -> None:
 
 
 def test_a_tensor_that_a_run_names_is_not_read(shared: Worker) -> None:
-    x = shared.tensor(1, "i32")
-    handle = shared.submit(lambda graph: (graph.submit_sub(functions.announce_and_sleep, x.no_dep(), 0.5)))
+    x, flag = shared.tensor(1, "i32"), shared.tensor(1, "i32")
+    handle = shared.submit(lambda graph: graph.submit_sub(functions.announce_until_told, x.no_dep(), flag.no_dep()))
     with pytest.raises(WorkerError, match="names this buffer"):
         shared.read(x)
     while shared.read_unordered(x)[0] == 0 and not handle.done:
         pass
     assert shared.read_unordered(x)[0] in [child.process for child in shared.startup.children]
-    handle.wait(60)
+    shared.write_unordered(flag, 1)
+    handle.wait(PATIENCE)
     with pytest.raises(WorkerError, match=r"an array of shape \(3,\) was given for a tensor of \(1,\)"):
         shared.write(x, [1, 2, 3])
 
@@ -375,13 +381,13 @@ with runtime.Worker(sub_workers=1, memory=1 << 20) as worker:
 def test_a_script_needs_no_guard(tmp_path: Path) -> None:
     script = tmp_path / "script.py"
     script.write_text(SCRIPT)
-    done = subprocess.run([sys.executable, str(script), "a"], capture_output=True, text=True, timeout=100, check=False)
+    done = subprocess.run([sys.executable, str(script), "a"], capture_output=True, text=True, timeout=PATIENCE, check=False)
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines() == ["hello ['a']", "in the child", "[3. 6.]"]
     # The same as a module, and from elsewhere on standard input, where children cannot read it.
-    done = subprocess.run([sys.executable, "-m", "script", "a"], capture_output=True, text=True, timeout=100, check=False, cwd=tmp_path)
+    done = subprocess.run([sys.executable, "-m", "script", "a"], capture_output=True, text=True, timeout=PATIENCE, check=False, cwd=tmp_path)
     assert done.stdout.splitlines()[-1:] == ["[3. 6.]"], done.stderr
-    done = subprocess.run([sys.executable, "-"], input=SCRIPT, capture_output=True, text=True, timeout=100, check=False)
+    done = subprocess.run([sys.executable, "-"], input=SCRIPT, capture_output=True, text=True, timeout=PATIENCE, check=False)
     assert "is defined in an interactive session, which children cannot load" in done.stderr
 
 

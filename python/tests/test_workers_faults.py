@@ -17,7 +17,7 @@ from phalanx import runtime
 from phalanx.runtime import Budgets, Call, RunError, Worker
 
 SMALL: dict[str, Any] = {"memory": 1 << 20, "ring": (64, 1 << 16)}
-PATIENCE = 60.0
+PATIENCE = 600.0
 
 
 def until(is_so: Callable[[], Any]) -> None:
@@ -34,7 +34,7 @@ def is_gone(process: int) -> bool:
 
 
 def open_files() -> list[str]:
-    """What the descriptors of this process are."""
+    """The files behind the descriptors of this process."""
     found = []
     for name in os.listdir("/proc/self/fd"):
         try:
@@ -80,7 +80,7 @@ def test_a_process_that_ends_fails_its_task_and_is_named(call: Call, words: str)
 def test_a_child_that_is_killed_from_outside() -> None:
     with Worker([functions.announce_and_sleep, functions.nothing], sub_workers=2, **SMALL) as worker:
         x = worker.tensor(1, "i32")
-        handle = worker.submit(lambda graph: graph.submit_sub(functions.announce_and_sleep, x.no_dep(), 60))
+        handle = worker.submit(lambda graph: graph.submit_sub(functions.announce_and_sleep, x.no_dep(), PATIENCE))
         until(lambda: worker.read_unordered(x)[0])
         victim = int(worker.read_unordered(x)[0])
         assert victim in [child.process for child in worker.startup.children]
@@ -100,23 +100,38 @@ def test_a_lost_process_is_replaced_and_idempotent_tasks_run_again() -> None:
 
 
 def test_a_process_that_is_stopped_is_reported_as_stuck() -> None:
-    budgets = Budgets(progress=0.2, operation=1.0, wait=10.0, guard=0.1)
+    budgets = Budgets(progress=0.2, operation=0.5, wait=10.0, guard=0.1)
     with Worker([functions.stop_self, functions.nothing], sub_workers=2, budgets=budgets, close_within=0.5, **SMALL) as worker:
         with pytest.raises(RunError, match="sub worker") as caught:
             worker.call(functions.stop_self)
         assert caught.value.stall is not None
         # The one that is stuck is ended, the other goes on.
         until(lambda: worker.lost)
-        worker.call(functions.nothing)
+        worker.call(Call(functions.nothing).expected(PATIENCE))
         processes = [child.process for child in worker.startup.children]
     assert all(map(is_gone, processes))
 
 
 def test_a_long_task_that_moves_is_not_stuck() -> None:
-    budgets = Budgets(progress=0.2, operation=1.0, wait=10.0, guard=0.1)
+    while not moves(0.5):
+        pass
+
+
+def moves(budget: float) -> bool:
+    """Runs tasks that are longer than their budget; false if the one that moves got no processor for half of it."""
+    budgets = Budgets(progress=0.2, operation=budget, wait=10.0, guard=0.1)
     with Worker([functions.move_on, functions.sleep], sub_workers=1, budgets=budgets, **SMALL) as worker:
-        worker.call(functions.move_on, 3.0)
-        worker.call(Call(functions.sleep, 2.0).expected(60))
+        said = worker.from_numpy([time.monotonic(), 0.0])
+        try:
+            worker.call(functions.move_on, 2 * budget, said.no_dep())
+        except RunError:
+            now = time.monotonic()
+            last, longest = worker.read_unordered(said)
+            if max(longest, now - last) > budget / 2:
+                return False
+            raise
+        worker.call(Call(functions.sleep, 1.5 * budget).expected(PATIENCE))
+    return True
 
 
 def test_a_peer_that_dies_ends_the_waits_of_the_others() -> None:
@@ -162,7 +177,7 @@ def test_nothing_is_left_behind() -> None:
 def test_closing_ends_a_task_that_does_not() -> None:
     worker = Worker([functions.sleep], sub_workers=1, close_within=0.2, **SMALL)
     (child,) = worker.startup.children
-    worker.submit(lambda graph: graph.submit_sub(functions.sleep, 60))
+    worker.submit(lambda graph: graph.submit_sub(functions.sleep, PATIENCE))
     with pytest.raises(runtime.CloseError, match="killed: sub worker 0"):
         worker.close()
     assert is_gone(child.process)
@@ -174,7 +189,7 @@ sys.path.insert(0, {tests!r})
 import worker_functions as functions
 from phalanx import runtime
 
-worker = runtime.Worker([functions.nothing, functions.sleep], sub_workers=1, memory=1 << 20, ring=(8, 0))
+worker = runtime.Worker([functions.nothing, functions.create_and_sleep], sub_workers=1, memory=1 << 20, ring=(8, 0))
 print(os.getpid(), worker.startup.children[0].process, flush=True)
 {body}
 """
@@ -193,15 +208,14 @@ def begin(tmp_path: Path, body: str) -> tuple[subprocess.Popen[str], int]:
 
 
 WAITS = {
-    "run": "worker.call(functions.sleep, 60)",
-    "submit": "worker.run(lambda graph: [graph.submit_sub(functions.sleep, 60) for _ in range(50)])",
-    "wait": "worker.submit(lambda graph: graph.submit_sub(functions.sleep, 60)).wait()",
+    "run": "worker.call(functions.create_and_sleep, {begun!r}, 600)",
+    "submit": "worker.run(lambda graph: [graph.submit_sub(functions.create_and_sleep, {begun!r}, 600) for _ in range(50)])",
+    "wait": "worker.submit(lambda graph: graph.submit_sub(functions.create_and_sleep, {begun!r}, 600)).wait()",
 }
 
 
 CAUGHT = """
 signal.signal(signal.SIGINT, signal.default_int_handler)
-print("ready", flush=True)
 try:
     {wait}
 except KeyboardInterrupt:
@@ -214,32 +228,32 @@ except KeyboardInterrupt:
 
 @pytest.mark.parametrize("where", WAITS)
 def test_ctrl_c_ends_a_wait_and_leaves_the_interpreter_usable(tmp_path: Path, where: str) -> None:
-    program, child = begin(tmp_path, CAUGHT.format(wait=WAITS[where]))
-    interrupt(program)
+    program, child = begin(tmp_path, CAUGHT.format(wait=WAITS[where].format(begun=str(tmp_path / "begun"))))
+    interrupt(program, tmp_path / "begun")
     output, _ = program.communicate(timeout=PATIENCE)
     assert (output, program.returncode) == ("interrupted True\n", 7)
     until(lambda: is_gone(child))
 
 
 def test_ctrl_c_in_a_block_ends_the_processes_at_once(tmp_path: Path) -> None:
-    body = f"signal.signal(signal.SIGINT, signal.default_int_handler)\nwith worker:\n    print('ready', flush=True)\n    {WAITS['run']}"
-    program, child = begin(tmp_path, body)
-    interrupt(program)
+    wait = WAITS["run"].format(begun=str(tmp_path / "begun"))
+    program, child = begin(tmp_path, f"signal.signal(signal.SIGINT, signal.default_int_handler)\nwith worker:\n    {wait}")
+    interrupt(program, tmp_path / "begun")
     output, _ = program.communicate(timeout=PATIENCE)
     assert output.rstrip().endswith("KeyboardInterrupt") and program.returncode == -signal.SIGINT
     until(lambda: is_gone(child))
 
 
-def interrupt(program: subprocess.Popen[str]) -> None:
-    """Sends the signal of Ctrl-C when the program waits."""
-    assert program.stdout is not None and program.stdout.readline() == "ready\n"
-    time.sleep(0.3)
+def interrupt(program: subprocess.Popen[str], begun: Path) -> None:
+    """Sends the signal of Ctrl-C when a task of the program has begun and the program sleeps."""
+    until(begun.exists)
+    until(lambda: Path(f"/proc/{program.pid}/stat").read_text().rpartition(") ")[2].startswith("S"))
     program.send_signal(signal.SIGINT)
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
 def test_children_leave_with_their_parent(tmp_path: Path, number: signal.Signals) -> None:
-    program, child = begin(tmp_path, WAITS["run"])
+    program, child = begin(tmp_path, WAITS["run"].format(begun=str(tmp_path / "begun")))
     assert not is_gone(child)
     program.send_signal(number)
     program.wait(PATIENCE)

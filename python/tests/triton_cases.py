@@ -59,7 +59,7 @@ def run_cases(cases: list[Case], backend: str, timeout: float = 900.0, **environ
 
 
 def difference(case: Case, expected: Any, got: Any) -> str | None:
-    """What differs, in words; ``None`` if nothing does."""
+    """The first difference, in words; ``None`` if there is none."""
     if isinstance(expected, str) or isinstance(got, str):
         side = "the interpreter" if isinstance(expected, str) else "phalanx"
         return f"{case}: {side} failed:\n{expected if isinstance(expected, str) else got}"

@@ -295,7 +295,7 @@ def _store(kernel: Kernel, at: str, inside: str) -> float:
     for kind, out in (("f32", "out"), ("i32", "whole")):
         value = kernel.tile(kind, 2, kind == "i32")
         exact = exact and (value.exact or kind == "i32")
-        # What the tests of other kernels cannot see: a store of a smaller type than was computed.
+        # A store of a smaller type than the computed one: the tests of other kernels cannot see it.
         kernel.say(f"tl.store({out} + {at}, {value.text}, mask={inside})")
     return 0.0 if exact else 5e-4
 

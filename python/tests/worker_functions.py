@@ -7,11 +7,12 @@ import signal
 import sys
 import threading
 import time
+from pathlib import Path
 from typing import Any
 
 from phalanx import runtime
 
-PATIENCE = 30.0
+PATIENCE = 600.0
 kept: list[Any] = []
 
 
@@ -55,7 +56,8 @@ def keep_a_part(x: Any) -> None:
 
 
 def keep_in_a_thread(x: Any) -> None:
-    threading.Thread(target=lambda: (time.sleep(0.3), x.sum()), daemon=True).start()
+    """A thread that nobody tells to go on has the array."""
+    threading.Thread(target=lambda: (threading.Event().wait(), x.sum()), daemon=True).start()
 
 
 def keep_a_copy(x: Any) -> None:
@@ -120,18 +122,38 @@ def announce_and_sleep(x: runtime.Copied, seconds: float) -> None:
     time.sleep(seconds)
 
 
+def create_and_sleep(path: str, seconds: float) -> None:
+    Path(path).touch()
+    time.sleep(seconds)
+
+
+def until_told(flag: runtime.Copied) -> None:
+    while not flag.read().any():
+        time.sleep(0.001)
+
+
+def announce_until_told(x: runtime.Copied, flag: runtime.Copied) -> None:
+    x.write(os.getpid())
+    until_told(flag)
+
+
 def die_once(calls: Any) -> None:
     calls[0] += 1
     if calls[0] == 1:
         os._exit(3)
 
 
-def move_on(seconds: float) -> None:
+def move_on(seconds: float, said: runtime.Copied) -> None:
+    """Writes when it said last that it moves, and the longest time in which it did not."""
     task = runtime.current_task()
-    end = time.monotonic() + seconds
-    while time.monotonic() < end:
-        time.sleep(0.02)
+    last, longest = time.monotonic(), 0.0
+    end = last + seconds
+    while last < end:
+        time.sleep(0.01)
         task.progress()
+        now = time.monotonic()
+        last, longest = now, max(longest, now - last)
+        said.write([last, longest])
 
 
 def report_time(picoseconds: int) -> None:

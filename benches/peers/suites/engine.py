@@ -46,7 +46,7 @@ PEERS = (
 
 @dataclass(frozen=True)
 class Plan:
-    """How much to run."""
+    """The amount of work of a suite."""
 
     rounds: int
     repeats: int  # of one program
@@ -61,7 +61,7 @@ FEWER_TASKS = {("openmp-gcc", "stencil"): 5_000}
 
 
 class Programs(Protocol):
-    """What the suite runs; each call is one process."""
+    """The programs of the suite; each call is one process."""
 
     @property
     def peers(self) -> Sequence[str]: ...
@@ -212,7 +212,7 @@ class Bench:
         return metg.point(iterations, positive(outcome, "ns_per_task"), THREADS, self.peak_per_s)
 
     def tasks(self, peer: str, pattern: str) -> int:
-        """How many tasks to run."""
+        """The number of tasks to run."""
         return min(self.plan.tasks, FEWER_TASKS.get((peer, pattern), self.plan.tasks))
 
     def add(self, cost: Cost) -> None:
@@ -229,13 +229,13 @@ class Bench:
 
 
 def load_note(load: float) -> str:
-    """What else ran when the suite started: two threads that share their cores measure the scheduler."""
+    """The load of the machine when the suite started: two threads that share their cores measure the scheduler."""
     advice = "" if load < QUIET_LOAD else ": not a quiet machine, do not trust these figures"
     return f"load average before the run {load:.1f}{advice}"
 
 
 def judge(costs: Costs) -> list[Row]:
-    """What must hold and what is hoped for; a peer that was not measured is not judged."""
+    """The rows with their bars and goals; a peer that was not measured is not judged."""
     rows = []
     for pattern in PATTERNS:
         inline = find_ours(costs, pattern, INLINE)

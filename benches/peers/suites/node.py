@@ -26,7 +26,7 @@ LIMIT = "its limit"
 PEERS = ("process-pool", "ray", "dask")
 ROUNDS = 3
 
-# What, the name of ours, whether less is better, must, goal.
+# Title, the name of ours, true if less is better, must, goal.
 BARS = (
     ("no-op task, independent, 1-4 children", "independent_us", True, 2.0, 0.2),
     ("task in a chain, one child", "chain_us", True, 5.0, 0.5),
@@ -43,7 +43,7 @@ BARS = (
     ("kill -9 of a child of 1 GiB", "kill_notice_1gib_ms", True, 20.0, 0.16),
 )
 
-# What, the name of ours, the name and the words of the floor.
+# Title, the name of ours, the name and the words of the floor.
 FLOORS = (
     ("task in a chain, one child", "chain_us", "raw_spin_us", "a word, spinning"),
     ("task in a chain, one child", "chain_us", "raw_yield_us", "a word, yielding"),
@@ -55,7 +55,7 @@ FLOORS = (
     ("init of 8 children", "init8_ms", "spawn8_ms", "8 posix_spawn of the same"),
 )
 
-# What, the name of ours, the name of the peer's.
+# Title, the name of ours, the name of the peer's.
 COMPARED = (
     ("no-op task, independent", "independent2_us", "independent_us"),
     ("one task, run end to end", "run_one_us", "run_one_us"),
@@ -65,7 +65,7 @@ COMPARED = (
 
 
 class Programs(Protocol):
-    """What the suite runs; each call is one process."""
+    """The programs of the suite; each call is one process."""
 
     def ours(self) -> Outcome: ...
     def peer(self, name: str) -> Outcome: ...
@@ -148,7 +148,7 @@ class Figures:
         self.rounds = rounds
 
     def names(self) -> Sequence[str]:
-        """What was measured, in order."""
+        """The names of the measurements, in order."""
         return list(self.rounds[0])
 
     def value(self, name: str) -> float:

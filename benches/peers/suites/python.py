@@ -77,7 +77,7 @@ def ranks_row(ours_ms: float, quick: bool, progress: Progress) -> Row:
     progress.say("an all-reduce of 64 ranks in Rust")
     bench = cargo_program("ranks_bench", ROOT, ["--locked", "-p", "phalanx-torch", "--example", "ranks_bench"])
     rounds = 4 if quick else 10
-    # What starting the program costs is left out.
+    # The cost of the start of the program is left out.
     peer_ms = (cpu_of([bench, "ranks", "64", str(1 + rounds)]) - cpu_of([bench, "ranks", "64", "1"])) / rounds * 1e3
     # At most 1.25 times the time is a ratio of at least 0.8.
     return Row("16 MiB ring all-reduce, 64 Python ranks", ours_ms, peer_ms, "ranks in Rust", "ms", True, "ratio", must=0.8, goal=0.95)

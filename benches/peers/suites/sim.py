@@ -35,7 +35,7 @@ REPEATS = {4: 100, 16: 25, 64: 9, 256: 3, 1024: 1, 4096: 1}
 
 @dataclass(frozen=True)
 class Plan:
-    """How much to run."""
+    """The amount of work of a suite."""
 
     rounds: int
     simpy_ranks: int  # for the head-to-head rows
@@ -49,7 +49,7 @@ QUICK = Plan(rounds=2, simpy_ranks=16, simpy_most_ranks=16, large_ranks=1024, no
 
 
 class Programs(Protocol):
-    """What the suite runs; each call is one process."""
+    """The programs of the suite; each call is one process."""
 
     def ours(self, *arguments: str) -> Outcome: ...
     def simpy(self, *arguments: str) -> Outcome: ...
@@ -313,7 +313,7 @@ def math_rows(bench: Bench) -> list[Row]:
 
 
 def trace_row(bench: Bench) -> Row:
-    """What a full trace costs, in CPU time of the same ring."""
+    """The cost of a full trace, in CPU time of the same ring."""
     with tempfile.TemporaryDirectory() as directory:
         trace = Path(directory) / "ring.pftrace"
         off, on = bench.in_turns(

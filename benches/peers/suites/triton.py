@@ -39,7 +39,7 @@ def run(quick: bool, progress: Progress) -> list[Row]:
 
 
 def measured(python: Path, side: str, variable: str, quick: bool) -> dict[str, float]:
-    """What one side printed, in an environment of its own."""
+    """The output of one side, in an environment of its own."""
     kept = [f"-u{name}" for name in os.environ if name.startswith(("TRITON_", "PHALANX_TRITON"))]
     command = ["env", *kept, variable, str(python), str(HERE / "triton_costs.py"), side, *(["--quick"] if quick else [])]
     return dict(run_json(command).values)

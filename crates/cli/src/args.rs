@@ -374,7 +374,7 @@ pub(crate) struct CheckArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct CompletionsArgs {
-    /// Which shell
+    /// The shell to complete for
     pub(crate) shell: clap_complete::Shell,
 }
 
@@ -393,8 +393,8 @@ pub(crate) enum Color {
 }
 
 impl Color {
-    /// Makes it the choice of every stream. `mpirun` gives a process a terminal also where its own output is none, so that nothing can be
-    /// known of who reads.
+    /// Makes it the choice of every stream. `mpirun` gives a process a terminal also where its own output is none, so
+    /// the process cannot know whether a person reads its output.
     pub(crate) fn apply(self, is_launched: bool) {
         let choice = match self {
             Self::Auto if is_launched => anstream::ColorChoice::Never,
@@ -436,6 +436,6 @@ pub(crate) struct DoctorArgs {
 
 #[derive(Clone, Copy, Debug, Subcommand)]
 pub(crate) enum DoctorCommand {
-    /// What one run in several processes needs: `mpirun -n 4 phalanx run ..`
+    /// The programs that one run in several processes needs: `mpirun -n 4 phalanx run ..`
     Mpi,
 }

@@ -64,7 +64,7 @@ fn redirected(output: &Named) -> Failure {
         .hint(format!("give `{writer}` another file"))
 }
 
-/// Returns the file that a path leads to; equal for all names of one file.
+/// The identity of a file, equal for all its names.
 struct FileIdentity {
     path: PathBuf,
     /// Device and number of a file that is there.

@@ -101,7 +101,7 @@ impl Failure {
         Self::new(Kind::Input, message)
     }
 
-    /// Words that are no command, from how the parser puts it: the error, tips, usage, each a paragraph.
+    /// Reads the message of the parser about words that are no command: the error, tips, usage, each a paragraph.
     pub(crate) fn typed(error: &clap::Error) -> Self {
         let text = error.render().to_string();
         let mut paragraphs = text.trim_end().split("\n\n");

@@ -1,4 +1,5 @@
-//! The `phalanx` program as a function: what was typed goes to the libraries, and what they say is printed. No logic here.
+//! The `phalanx` program as a function: it parses arguments, calls the libraries and prints their results. No logic
+//! here.
 //!
 //! - **CLI-1 (exit codes).** 0 is fine, 1 a run that failed or a file that cannot be written, 2 bad input; a reader
 //!   that stops reading (`| head`) is fine. Interrupting exits with 130, 143 (`kill`), or 129 (a closed terminal).

@@ -7,7 +7,7 @@ use phalanx_sim::config::{self, Override};
 use std::io;
 use std::path::Path;
 
-/// A machine file as text, and what to call it in messages.
+/// A machine file as text, and its name in messages.
 pub(crate) struct Source {
     pub(crate) file: String,
     pub(crate) text: String,

@@ -2,7 +2,7 @@
 //!
 //! - **OUT-1 (whole or not at all).** A file appears under its name when it is complete: a run that fails or is
 //!   interrupted, or a disk that is full, leaves what was there before, and nothing else.
-//! - **OUT-2 (early).** What can be known before the run, such as a directory that is not there, is said before it.
+//! - **OUT-2 (early).** Errors that can be known before the run, such as a missing directory, are reported before it.
 //! - **OUT-3 (apart).** No output takes the place of another output or of an input, whatever names and links lead to it.
 
 use crate::args::RunArgs;
@@ -140,7 +140,7 @@ struct Target {
 
 impl Target {
     fn prepare(typed: &Path) -> Result<Self, Failure> {
-        // What a link points at is replaced, not the link.
+        // The target of a link is replaced, not the link.
         let path = collisions::end_of_links(typed);
         let special = fs::metadata(&path).is_ok_and(|found| !found.is_file() && !found.is_dir());
         let target = Self { typed: typed.to_owned(), path, special };

@@ -12,7 +12,7 @@ use std::sync::{Mutex, PoisonError};
 
 /// True in a process that is not the one that prints (MPI-1).
 static IS_SILENT: AtomicBool = AtomicBool::new(false);
-/// What a process said last that went wrong.
+/// The last error that this process printed.
 static LAST_WORDS: Mutex<String> = Mutex::new(String::new());
 
 /// Writes nothing from now on: another process prints.

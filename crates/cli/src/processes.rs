@@ -9,7 +9,7 @@ use crate::failure::{Failure, Kind};
 #[cfg(not(feature = "mpi"))]
 use crate::printer;
 use crate::shards::Shards;
-use phalanx_torch::shards::{Layout, started};
+use phalanx_torch::shards::{ShardLayout, started};
 use std::process::ExitCode;
 
 #[cfg(feature = "mpi")]
@@ -38,7 +38,7 @@ pub(crate) fn carry_out(
     act: impl FnOnce(&Team) -> anyhow::Result<ExitCode>,
 ) -> anyhow::Result<ExitCode> {
     match launched().filter(|_| is_shared(command)) {
-        None => act(&Team { layout: Layout::threads(1) }),
+        None => act(&Team { layout: ShardLayout::threads(1) }),
         #[cfg(feature = "mpi")]
         Some(_) => together::carry_out(command.json(), act),
         #[cfg(not(feature = "mpi"))]
@@ -63,14 +63,14 @@ fn without_mpi(count: usize) -> Failure {
 
 /// The processes that share a run, as one of them sees them.
 pub(crate) struct Team {
-    layout: Layout,
+    layout: ShardLayout,
 }
 
 impl Team {
     /// Returns where to run so many SIPs, with such threads in each process.
-    pub(crate) fn layout(&self, shards: Shards, sips: u32) -> Layout {
+    pub(crate) fn layout(&self, shards: Shards, sips: u32) -> ShardLayout {
         let threads = shards.threads(sips, self.layout.processes.is_none());
-        Layout { threads: threads.into(), ..self.layout.clone() }
+        ShardLayout { threads: threads.into(), ..self.layout.clone() }
     }
 
     /// True for the process that prints: the only one, or process 0.

@@ -29,6 +29,6 @@ impl Finished<'_> {
 
     /// The report for programs; its keys are stable.
     pub(crate) fn json(&self) -> impl serde::Serialize + '_ {
-        json::View::new(self)
+        json::ReportJson::new(self)
     }
 }

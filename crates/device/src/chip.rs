@@ -106,7 +106,8 @@ impl SimChip {
         Ok(Box::new(device))
     }
 
-    /// The setting of a worker whose chips are those of `machine`, for [`Builder::setting`](phalanx_runtime::Builder::setting).
+    /// Returns the setting of a worker whose chips are those of `machine`, for
+    /// [`Builder::setting`](phalanx_runtime::Builder::setting).
     pub fn setting(machine: &MachineSpec) -> Vec<u8> {
         config::to_yaml(machine).into_bytes()
     }

@@ -200,7 +200,7 @@ pub struct Engine {
 }
 
 impl Engine {
-    /// An engine without workers.
+    /// Makes an engine without workers.
     pub fn new(config: Config) -> Self {
         Self {
             config,
@@ -233,13 +233,14 @@ impl Engine {
         }
     }
 
-    /// A pool without workers.
+    /// Adds a pool without workers.
     pub fn add_pool(&mut self) -> PoolId {
         self.pools.push(Pool::default());
         PoolId(number(self.pools.len() - 1))
     }
 
-    /// A worker that is sent up to `depth` tasks at a time once it is [`Event::Ready`]. Runs that have begun do not use it.
+    /// Adds a worker that is sent up to `depth` tasks at a time once it is [`Event::Ready`]. Runs that have begun do
+    /// not use it.
     pub fn add_worker(&mut self, pool: Option<PoolId>, depth: usize) -> WorkerId {
         let worker = number(self.workers.len());
         let pool = pool.map_or(NONE, |pool| pool.0);
@@ -262,12 +263,12 @@ impl Engine {
         }
     }
 
-    /// All workers, in the order in which they were added.
+    /// Returns all workers, in the order in which they were added.
     pub fn workers(&self) -> impl Iterator<Item = WorkerId> + use<> {
         (0..number(self.workers.len())).map(WorkerId)
     }
 
-    /// The workers of a pool, those that are gone too.
+    /// Returns the workers of a pool, those that are gone too.
     pub fn pool_workers(&self, pool: PoolId) -> impl Iterator<Item = WorkerId> {
         let pool = self.pools.get(pool.0 as usize);
         pool.into_iter().flat_map(|pool| &pool.workers).copied().map(WorkerId)
@@ -447,7 +448,7 @@ fn is_over(runs: &[Run], (index, number): (u32, u64)) -> bool {
     runs.get(index as usize).is_none_or(|run| run.id.number != number || run.is_finished)
 }
 
-/// The actions that were not taken yet, oldest first: an iterator that removes what it returns.
+/// The actions that were not taken yet, oldest first: an iterator that removes each action that it returns.
 #[derive(Debug)]
 pub struct Actions<'a>(&'a mut VecDeque<Action>);
 

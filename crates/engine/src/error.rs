@@ -28,7 +28,7 @@ pub enum Submit {
 }
 
 impl Submit {
-    /// The task, if it was accepted.
+    /// Returns the task, if it was accepted.
     pub fn task(&self) -> Option<TaskId> {
         match self {
             Self::Accepted { task, .. } => Some(*task),

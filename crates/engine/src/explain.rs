@@ -1,8 +1,8 @@
 //! Explanations: the reason why a task is not running, the graph as text, and the critical path of a run.
 //!
 //! - **WHY-1 (edges).** Every dependency of a live task is listed with its argument and its kind.
-//! - **WHY-2 (now).** What a task waits for is the truth at the moment of asking: the producers that have not ended, the
-//!   turn of its run, the worker or the reservation in its way.
+//! - **WHY-2 (now).** The reasons of a waiting task are true at the moment of asking: the producers that have not
+//!   ended, the turn of its run, the worker or the reservation in its way.
 //! - **WHY-3 (path).** The critical path is a chain of edges whose durations add up to the report's `critical`.
 
 use crate::arena::NONE;
@@ -171,7 +171,8 @@ impl Engine {
             .map_or(Waiting::Startup(id), |flight| Waiting::Worker(id, self.ring.id(flight.slot)))
     }
 
-    /// The graph of a run: all of it if the engine records, with the edges from tasks that had ended, else what is live.
+    /// Returns the graph of a run: all tasks if the engine records, with the edges from tasks that had ended, else the
+    /// live tasks.
     pub fn graph(&self, run: RunId) -> Graph {
         let Some(at) = self.runs.get(run.index as usize).filter(|entry| entry.id == run) else {
             return Graph::default();
@@ -226,7 +227,7 @@ impl Engine {
         }
     }
 
-    /// The chain of tasks that decided how long a recorded run took: each with what it is to the driver and its duration.
+    /// Returns the critical path of a recorded run: of each task its id, the driver's number for it, and its duration.
     pub fn critical_path(&self, run: RunId) -> Vec<(TaskId, u64, u64)> {
         let Some(run) = self.runs.get(run.index as usize).filter(|entry| entry.id == run) else {
             return Vec::new();
@@ -250,7 +251,7 @@ impl Engine {
     }
 }
 
-/// Tasks and what made them wait.
+/// Tasks and the causes of their waits.
 #[derive(Clone, Debug, Default)]
 pub struct Graph {
     /// Label of the run.
@@ -292,7 +293,7 @@ pub struct GraphEdge {
 }
 
 impl Graph {
-    /// For Graphviz.
+    /// Returns the graph in DOT, for Graphviz.
     pub fn to_dot(&self) -> String {
         let mut text = format!("digraph \"{}\" {{\n", self.label.replace('"', "'"));
         for GraphNode { task, work, state, .. } in &self.nodes {
@@ -305,7 +306,7 @@ impl Graph {
         text + "}\n"
     }
 
-    /// `{"run": label, "tasks": [...], "edges": [...]}`.
+    /// Returns the graph in JSON: `{"run": label, "tasks": [...], "edges": [...]}`.
     pub fn to_json(&self) -> String {
         let tasks = self.nodes.iter().map(|GraphNode { task, work, members, state, took }| {
             format!(

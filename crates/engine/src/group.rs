@@ -5,7 +5,7 @@
 //!
 //! - **GRP-1 (all or nothing).** No member starts before every worker it needs is idle, then all do.
 //! - **GRP-2 (reservation).** While the first group of a run waits, its workers start no single task; other workers do,
-//!   and later groups reserve nothing. So a group waits for what runs, never for what comes later.
+//!   and later groups reserve nothing. So a group waits for running tasks, never for later ones.
 //! - **GRP-3 (one ending).** The group ends when all its members have; the first failure is its cause. Members that run
 //!   are waited for, members that never started are skipped.
 //! - **GRP-4 (possible).** A group that could never start is refused when it is submitted, or fails when the workers it

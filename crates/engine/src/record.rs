@@ -33,7 +33,7 @@ pub(crate) struct Incoming {
 pub(crate) struct Record {
     pub(crate) entries: Vec<Entry>,
     numbers: BTreeMap<TaskId, u32>,
-    /// Regions and who has used them, by the numbers of entries: nobody ever leaves.
+    /// Regions and their users, by the numbers of entries: no entry ever leaves.
     map: TensorMap,
     /// The map of each buffer.
     maps: BTreeMap<BufferId, u32>,

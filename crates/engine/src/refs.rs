@@ -72,7 +72,7 @@ impl Holders {
         SelfRef(NonZeroU32::MIN.saturating_add(slot))
     }
 
-    /// Takes a reference back; whether it was the last.
+    /// Releases a reference. Returns true if it was the last.
     #[inline]
     pub(crate) fn release(&mut self, reference: impl Reference) -> bool {
         drop(reference);

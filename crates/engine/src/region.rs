@@ -2,7 +2,7 @@
 //!
 //! - **REG-1 (fits when empty).** A request of at most the capacity succeeds when nothing is allocated.
 //! - **REG-2 (apart).** Live slabs never overlap.
-//! - **REG-3 (any order).** Slabs return in any order, and what lies side by side is one piece again.
+//! - **REG-3 (any order).** Slabs return in any order, and free neighbours become one piece again.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,14 +14,14 @@ pub(crate) const ALIGNMENT: u64 = 1024;
 pub struct Regions {
     capacity: u64,
     free: u64,
-    /// Free pieces: where they begin, and how long they are.
+    /// Free pieces: their starts and lengths.
     pieces: BTreeMap<u64, u64>,
     /// The same by length.
     lengths: BTreeSet<(u64, u64)>,
 }
 
 impl Regions {
-    /// Room for `capacity` bytes, rounded up to whole units.
+    /// Makes room for `capacity` bytes, rounded up to whole units.
     pub fn new(capacity: u64) -> Self {
         let capacity = rounded(capacity).unwrap_or(u64::MAX - u64::MAX % ALIGNMENT);
         let mut regions =
@@ -32,17 +32,17 @@ impl Regions {
         regions
     }
 
-    /// All bytes, free or not.
+    /// Returns the number of all bytes, free or not.
     pub fn capacity(&self) -> u64 {
         self.capacity
     }
 
-    /// Free bytes, in however many pieces.
+    /// Returns the number of free bytes, in however many pieces.
     pub fn free(&self) -> u64 {
         self.free
     }
 
-    /// The longest piece.
+    /// Returns the length of the longest free piece.
     pub fn longest(&self) -> u64 {
         self.lengths.last().map_or(0, |(length, _)| *length)
     }

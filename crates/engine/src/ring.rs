@@ -170,7 +170,7 @@ impl Ring {
         self.consumers[slot as usize].0.len() > 0
     }
 
-    /// Some of the others, and where the next ones are; those that are none are not there.
+    /// Returns some of the further consumers, and the index of the next ones.
     pub(crate) fn more_consumers(
         &self,
         at: u32,
@@ -179,7 +179,7 @@ impl Ring {
         Some((some.into_iter().filter(|consumer| *consumer != NONE), next))
     }
 
-    /// `slot` has one producer less to wait for; whether that was the last.
+    /// Removes one producer from the count of `slot`. Returns true if it was the last.
     #[inline]
     pub(crate) fn release(&mut self, slot: u32, until: u64) -> bool {
         let entry = &mut self.slots[slot as usize];

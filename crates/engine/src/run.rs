@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   begin ──► building ──► sealed ──► finished ──► forgotten
-//!                │  submit     │  cancel, deadline, failure: what has not begun never begins
+//!                │  submit     │  cancel, deadline, failure: tasks that have not begun never begin
 //! ```
 //!
 //! A run that shares a worker with an earlier one begins to build when that one is sealed, and executes when it is
@@ -14,8 +14,8 @@
 //! - **RUN-4 (fence).** A run is finished, once, when it is sealed and all its tasks are gone; an empty run at once.
 //! - **RUN-5 (first error).** The first error of a run is its outcome for every waiter and refuses what it still submits; no
 //!   other run sees it.
-//! - **RUN-6 (cancel).** A cancelled run leaves nothing behind: what has not begun never begins, what has begun is waited
-//!   for.
+//! - **RUN-6 (cancel).** A cancelled run leaves nothing behind: tasks that have not begun never begin, and running
+//!   tasks are waited for.
 //! - **RUN-7 (deadline).** A run whose deadline has passed is cancelled at the next step.
 
 use crate::record::Record;
@@ -33,7 +33,7 @@ pub struct RunId {
 }
 
 impl RunId {
-    /// Counted from 1 in the order in which runs began.
+    /// Returns its number, counted from 1 in the order in which runs began.
     pub fn number(self) -> u64 {
         self.number
     }
@@ -66,7 +66,7 @@ pub struct RunSpec<'a> {
 }
 
 impl RunSpec<'_> {
-    /// A run on all workers without deadline.
+    /// Describes a run on all workers without deadline.
     pub fn new(label: &'static str) -> Self {
         Self { label, resources: Resources::All, deadline: None }
     }
@@ -169,7 +169,7 @@ pub(crate) struct Run {
     pub(crate) scopes: Vec<OpenScope>,
     /// Tasks that are not gone.
     pub(crate) live: u32,
-    /// Those of them that a scope holds.
+    /// Live tasks that a scope holds.
     pub(crate) scoped: u32,
     /// Ready tasks while it is not active.
     pub(crate) waiting: VecDeque<u32>,

@@ -112,7 +112,7 @@ impl Tag {
     }
 }
 
-/// One argument: which bytes, and what for.
+/// One argument: its bytes and its use.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Arg {
     /// The bytes.
@@ -122,19 +122,19 @@ pub struct Arg {
 }
 
 impl View {
-    /// An argument that is read.
+    /// Returns an argument that is read.
     #[inline]
     pub fn input(&self) -> Arg {
         Arg { view: self.clone(), tag: Tag::Input }
     }
 
-    /// An argument that is written whole.
+    /// Returns an argument that is written whole.
     #[inline]
     pub fn output(&self) -> Arg {
         Arg { view: self.clone(), tag: Tag::Output }
     }
 
-    /// An argument that is read and written.
+    /// Returns an argument that is read and written.
     #[inline]
     pub fn in_out(&self) -> Arg {
         Arg { view: self.clone(), tag: Tag::InOut }
@@ -171,7 +171,7 @@ pub struct TaskSpec<'a> {
     pub priority: u8,
     /// True if nothing is inferred for it: it waits only for `after`. Later tasks still wait for it.
     pub is_unordered: bool,
-    /// True if it meets others while it runs, so that it must be a group.
+    /// True if its members wait for each other while they run. Such a task must be a group.
     pub is_collective: bool,
     /// Its expected duration, if longer than the budget: it is not taken for stuck before.
     pub expected: Time,
@@ -189,7 +189,7 @@ impl<'a> TaskSpec<'a> {
         }
     }
 
-    /// A task for `placement` without arguments.
+    /// Describes a task for `placement` without arguments.
     pub fn new(placement: Placement<'a>) -> Self {
         Self {
             placement,
@@ -205,19 +205,19 @@ impl<'a> TaskSpec<'a> {
         }
     }
 
-    /// With these arguments.
+    /// Sets the arguments.
     #[must_use]
     pub fn args(self, args: &'a [Arg]) -> Self {
         Self { args, ..self }
     }
 
-    /// Not before these tasks have ended.
+    /// Lets the task begin only after these tasks have ended.
     #[must_use]
     pub fn after(self, after: &'a [TaskId]) -> Self {
         Self { after, ..self }
     }
 
-    /// With a slab of its own.
+    /// Gives the task a slab of its own.
     #[must_use]
     pub fn bytes(self, bytes: u64) -> Self {
         Self { bytes, ..self }
@@ -229,13 +229,13 @@ impl<'a> TaskSpec<'a> {
         Self { work, ..self }
     }
 
-    /// Ahead of those with a lower one.
+    /// Sets the priority: the task goes ahead of tasks with a lower one.
     #[must_use]
     pub fn priority(self, priority: u8) -> Self {
         Self { priority, ..self }
     }
 
-    /// Without inferred dependencies.
+    /// Switches inferred dependencies off.
     #[must_use]
     pub fn unordered(self) -> Self {
         Self { is_unordered: true, ..self }

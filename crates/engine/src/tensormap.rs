@@ -11,8 +11,8 @@
 //! and a task that ends touches nothing, for a trail names tasks in a way that tells whether they have ended. When a
 //! second region comes while somebody uses the first, both go to a tree; once that is empty, there is an only region again.
 //!
-//! Only tasks that have not ended stand in a tree. A region that is written again drops what it covers whole: whoever
-//! comes later waits for the new writer, and the new writer waits for all it dropped.
+//! Only tasks that have not ended stand in a tree. A region that is written again drops the entries that it covers
+//! whole: later tasks wait for the new writer, and the new writer waits for all dropped ones.
 //!
 //! - **TM-1 (no lost dependency).** Of two accesses to a common byte, of which one writes, the later task waits for the
 //!   earlier one, directly or through others (`RaW`, `WaW`, `WaR`).
@@ -45,7 +45,7 @@ impl Kinds {
     /// The submitter said so.
     pub const EXPLICIT: Self = Self(8);
 
-    /// Both sets.
+    /// Returns the union of both sets.
     #[must_use]
     pub const fn and(self, other: Self) -> Self {
         Self(self.0 | other.0)

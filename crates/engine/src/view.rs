@@ -1,7 +1,7 @@
 //! Views: sets of bytes of one buffer, given as tensors give them.
 //!
-//! A view is reduced when it is made: axes of one element go, axes that continue each other become one, and what is
-//! left is a row of contiguous `run`s. Two views with the same bytes and the same reduced form are the same view.
+//! A view is reduced when it is made: axes of one element go, axes that continue each other become one, and the rest is
+//! a row of contiguous `run`s. Two views with the same bytes and the same reduced form are the same view.
 //!
 //! - **VIEW-1 (exact).** Two views overlap if and only if they share a byte, for dense views, for views whose strides
 //!   are equal, and for all others up to a bounded effort; beyond it they count as overlapping.
@@ -68,12 +68,12 @@ pub struct View {
 pub struct ByteSet(Region);
 
 impl ByteSet {
-    /// `bytes` bytes from `offset` on.
+    /// Describes `bytes` bytes from `offset` on.
     pub fn dense(offset: u64, bytes: u64) -> Result<Self, ViewError> {
         Region::adjacent(offset, bytes).map(Self)
     }
 
-    /// The bytes of a tensor; see [`View::strided`].
+    /// Returns the bytes of a tensor; see [`View::strided`].
     pub fn strided(
         offset: u64,
         shape: &[u64],
@@ -133,13 +133,14 @@ impl fmt::Display for ViewError {
 impl std::error::Error for ViewError {}
 
 impl View {
-    /// `bytes` bytes of `buffer` from `offset` on.
+    /// Views `bytes` bytes of `buffer` from `offset` on.
     #[inline]
     pub fn bytes(buffer: BufferId, offset: u64, bytes: u64) -> Result<Self, ViewError> {
         Ok(Self { buffer, region: Region::adjacent(offset, bytes)? })
     }
 
-    /// A tensor of `shape` whose elements of `element` bytes lie `strides` elements apart, the first at byte `offset`.
+    /// Returns a tensor of `shape` whose elements of `element` bytes lie `strides` elements apart, the first at byte
+    /// `offset`.
     pub fn strided(
         buffer: BufferId,
         offset: u64,
@@ -150,7 +151,7 @@ impl View {
         Ok(Self { buffer, region: Region::strided(offset, shape, strides, element)? })
     }
 
-    /// A tensor of `shape` in row-major order without gaps.
+    /// Returns a tensor of `shape` in row-major order without gaps.
     pub fn row_major(
         buffer: BufferId,
         offset: u64,
@@ -162,7 +163,7 @@ impl View {
         Self::bytes(buffer, offset, bytes.ok_or(ViewError::Overflow)?)
     }
 
-    /// The buffer it is a part of.
+    /// Returns the buffer it is a part of.
     pub fn buffer(&self) -> BufferId {
         self.buffer
     }
@@ -173,7 +174,7 @@ impl View {
         self.region.start.unsigned_abs()
     }
 
-    /// The byte behind its last.
+    /// Returns the byte behind its last.
     pub fn end(&self) -> u64 {
         self.region.end.unsigned_abs()
     }

@@ -29,7 +29,7 @@ pub struct Ladder {
     pub wait: Time,
     /// Workers get ready.
     pub startup: Time,
-    /// Whoever has started all this gives up.
+    /// The program that started the workers gives up.
     pub harness: Time,
     /// By how much `wait` must exceed `progress`.
     pub guard: Time,
@@ -73,7 +73,7 @@ impl fmt::Display for Inverted {
 impl std::error::Error for Inverted {}
 
 impl Ladder {
-    /// The budgets, if each limit fires before those around it.
+    /// Checks the ladder, and returns the budgets if each limit fires before those around it.
     pub fn build(self) -> Result<Budgets, Inverted> {
         let guarded = Time(self.progress.0.saturating_add(self.guard.0));
         let rungs = [
@@ -90,7 +90,7 @@ impl Ladder {
 }
 
 impl Budgets {
-    /// The ladder they were built from.
+    /// Returns the ladder they were built from.
     pub fn ladder(&self) -> Ladder {
         self.0
     }
@@ -153,9 +153,9 @@ pub enum Verdict {
 }
 
 impl Engine {
-    /// Takes `time` out of all budgets: so much of the time before `now` could nobody use.
+    /// Removes `time` from all budgets, because no worker could run for so long before `now`.
     pub fn forgive(&mut self, now: Time, time: Time) {
-        // What has happened since is not in the future for that.
+        // A mark that was set since then does not move into the future.
         let later = |since: Time| Time(since.0.saturating_add(time.0).min(now.0).max(since.0));
         self.progress = later(self.progress);
         for state in &mut self.workers {
@@ -233,7 +233,7 @@ fn counts(engine: &Engine) -> Counts {
     counts
 }
 
-/// The first task of each worker: when its budget ends, since when it has been quiet.
+/// Returns the first task of each worker: the end of its budget, and the time of its last progress.
 fn flights(
     engine: &Engine,
     budgets: &Budgets,

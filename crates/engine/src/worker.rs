@@ -21,7 +21,7 @@ use std::collections::{BTreeMap, VecDeque};
 pub struct WorkerId(pub(crate) u32);
 
 impl WorkerId {
-    /// Counted from 0 in the order of [`crate::Engine::add_worker`].
+    /// Returns its number, counted from 0 in the order of [`crate::Engine::add_worker`].
     pub fn index(self) -> usize {
         self.0 as usize
     }
@@ -68,7 +68,8 @@ pub(crate) struct WorkerState {
     pub(crate) reserved: u32,
     /// True if the worker only waits for another worker.
     pub(crate) is_held_up: bool,
-    /// True if it runs tasks in the order in which they were sent, each only if what it is behind ended well.
+    /// True if it runs tasks in the order in which they were sent, each only if the tasks that it was sent behind ended
+    /// well.
     pub(crate) keeps_order: bool,
     /// True if it is in its pool's list of those with room.
     is_listed: bool,
@@ -154,9 +155,9 @@ impl WorkerState {
 pub(crate) struct Pool {
     pub(crate) workers: Vec<u32>,
     pub(crate) queue: Fifo,
-    /// Those that had room when they were listed, longest ago first.
+    /// Workers with room at the time of their entry, oldest entry first.
     free: VecDeque<u32>,
-    /// Those that had no task when they were listed, longest ago first.
+    /// Workers without a task at the time of their entry, oldest entry first.
     idle: VecDeque<u32>,
     /// The worker that is just ending a task: a task that becomes ready is likely to use the same data.
     pub(crate) ending: Option<u32>,
@@ -206,7 +207,7 @@ impl Pool {
             let state = &workers[*worker as usize];
             state.flights.is_empty() && state.has_room()
         };
-        // Whoever is ending a task is not listed as idle yet: it is forgotten only once it was asked.
+        // A worker that is ending a task is not listed as idle yet: it is forgotten only once it was asked.
         self.ending.take().filter(is_free)
     }
 

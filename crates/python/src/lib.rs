@@ -50,7 +50,7 @@ mod _core {
     #[pymodule_export]
     use crate::runtime::child::{CopiedArgument, RunningTask, current_task, serve_worker};
     #[pymodule_export]
-    use crate::runtime::domain::{Domain, TaskSeat};
+    use crate::runtime::domain::{Domain, TaskDomain};
     #[pymodule_export]
     use crate::runtime::function::Function;
     #[pymodule_export]
@@ -68,7 +68,7 @@ mod _core {
     #[pymodule_export]
     use crate::tp::Layer;
     #[pymodule_export]
-    use crate::triton::{TritonKernel, TritonWork, product};
+    use crate::triton::{HostMemory, TritonKernel, TritonWork, product};
     #[pymodule_export]
     use crate::watch::Watch;
     #[pymodule_export]

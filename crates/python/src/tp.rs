@@ -14,6 +14,7 @@ use phalanx_torch::tp::{
 use phalanx_torch::{Error, distributed::ProcessGroup};
 use pyo3::buffer::PyBuffer;
 use pyo3::prelude::*;
+use pyo3::types::PyDict;
 use std::rc::Rc;
 
 /// A parallel layer.
@@ -29,22 +30,33 @@ enum Kind {
     Embedding(VocabParallelEmbedding),
 }
 
-/// Element type, sequence parallel, cubes and PEs, group, seed.
-type Settings = (String, bool, Option<(usize, usize)>, Option<Py<Group>>, Option<u64>);
+/// Returns an option of a layer, as `phalanx/tp/layers.py` gives it.
+fn option<'py, T>(options: &Bound<'py, PyDict>, name: &str) -> PyResult<T>
+where
+    T: for<'a> FromPyObject<'a, 'py, Error: Into<PyErr>>,
+{
+    options.as_any().get_item(name)?.extract().map_err(Into::into)
+}
 
-fn config(py: Python<'_>, settings: &Settings) -> PyResult<Config> {
-    let (dtype, sequence_parallel, compute, group, seed) = settings;
+/// Reads the settings that all layers share.
+fn config(py: Python<'_>, options: &Bound<'_, PyDict>) -> PyResult<Config> {
+    let compute: Option<(usize, usize)> = option(options, "compute")?;
+    let group: Option<Py<Group>> = option(options, "group")?;
     Ok(Config {
-        dtype: read_dtype(py, dtype)?,
-        sequence_parallel: *sequence_parallel,
+        dtype: read_dtype(py, &option::<String>(options, "dtype")?)?,
+        sequence_parallel: option(options, "sequence_parallel")?,
         compute: compute.map(|(cubes, pes)| Compute { cubes, pes }),
         group: given(group.as_ref())?.cloned(),
-        seed: *seed,
+        seed: option(options, "seed")?,
     })
 }
 
-/// Initial weights: the name of a distribution and its parameter, or the elements of the whole matrix as f32.
-fn init(py: Python<'_>, from: &Bound<'_, PyAny>) -> PyResult<Init> {
+/// Reads the initial weights: the name of a distribution and its parameter, or the elements of the whole matrix as f32.
+fn init(py: Python<'_>, options: &Bound<'_, PyDict>) -> PyResult<Init> {
+    read_init(py, &option(options, "init")?)
+}
+
+fn read_init(py: Python<'_>, from: &Bound<'_, PyAny>) -> PyResult<Init> {
     if let Ok((name, parameter)) = from.extract::<(String, f32)>() {
         return match name.as_str() {
             "zeros" => Ok(Init::Zeros),
@@ -57,8 +69,10 @@ fn init(py: Python<'_>, from: &Bound<'_, PyAny>) -> PyResult<Init> {
     Ok(Init::Of(Rc::new(move |index| elements.get(index).copied().unwrap_or_default())))
 }
 
-fn inits<const N: usize>(py: Python<'_>, from: &[Bound<'_, PyAny>]) -> PyResult<[Init; N]> {
-    let all: Vec<Init> = from.iter().map(|one| init(py, one)).collect::<PyResult<_>>()?;
+/// Reads the initial weights of several matrices.
+fn inits<const N: usize>(py: Python<'_>, options: &Bound<'_, PyDict>) -> PyResult<[Init; N]> {
+    let from: Vec<Bound<'_, PyAny>> = option(options, "init")?;
+    let all: Vec<Init> = from.iter().map(|one| read_init(py, one)).collect::<PyResult<_>>()?;
     let wrong = |all: Vec<Init>| {
         exception(
             py,
@@ -69,7 +83,8 @@ fn inits<const N: usize>(py: Python<'_>, from: &[Bound<'_, PyAny>]) -> PyResult<
     all.try_into().map_err(wrong)
 }
 
-fn activation(py: Python<'_>, name: &str) -> PyResult<Activation> {
+fn activation(py: Python<'_>, options: &Bound<'_, PyDict>) -> PyResult<Activation> {
+    let name: String = option(options, "activation")?;
     Activation::ALL.into_iter().find(|activation| activation.name() == name).ok_or_else(|| {
         let text = format!("no activation `{name}`: allowed are none, relu, gelu");
         exception(py, "ArgumentError", text)
@@ -126,99 +141,78 @@ impl Layer {
     }
 }
 
-/// Bias, gathers its output, skips adding the bias, has no weight of its own.
-type ColumnFlags = (bool, bool, bool, bool);
-
 #[pymethods]
 impl Rank {
-    #[expect(clippy::too_many_arguments, reason = "the options of the layer")]
     fn column_linear(
         &self,
         py: Python<'_>,
         input_size: usize,
         output_size: usize,
-        flags: ColumnFlags,
-        stride: usize,
-        from: &Bound<'_, PyAny>,
-        settings: Settings,
+        options: &Bound<'_, PyDict>,
     ) -> PyResult<Layer> {
-        let (bias, gather_output, skip_bias_add, skip_weight_param_allocation) = flags;
         let options = ColumnOptions {
-            bias,
-            gather_output,
-            skip_bias_add,
-            skip_weight_param_allocation,
-            stride,
-            init: init(py, from)?,
-            config: config(py, &settings)?,
+            bias: option(options, "bias")?,
+            gather_output: option(options, "gather_output")?,
+            skip_bias_add: option(options, "skip_bias_add")?,
+            skip_weight_param_allocation: option(options, "skip_weight_param_allocation")?,
+            stride: option(options, "stride")?,
+            init: init(py, options)?,
+            config: config(py, options)?,
         };
         let layer = ColumnParallelLinear::new(self.get()?, input_size, output_size, &options);
         Layer::made(py, layer.map(Kind::Column))
     }
 
-    #[expect(clippy::too_many_arguments, reason = "the options of the layer")]
     fn row_linear(
         &self,
         py: Python<'_>,
         input_size: usize,
         output_size: usize,
-        flags: (bool, bool, bool),
-        stride: usize,
-        from: &Bound<'_, PyAny>,
-        settings: Settings,
+        options: &Bound<'_, PyDict>,
     ) -> PyResult<Layer> {
-        let (bias, input_is_parallel, skip_bias_add) = flags;
+        let (bias, skip_bias_add) = (option(options, "bias")?, option(options, "skip_bias_add")?);
+        let input_is_parallel = option(options, "input_is_parallel")?;
         let options = RowOptions {
-            stride,
-            init: init(py, from)?,
-            config: config(py, &settings)?,
+            stride: option(options, "stride")?,
+            init: init(py, options)?,
+            config: config(py, options)?,
             ..RowOptions::new(bias, input_is_parallel, skip_bias_add)
         };
         let layer = RowParallelLinear::new(self.get()?, input_size, output_size, &options);
         Layer::made(py, layer.map(Kind::Row))
     }
 
-    #[expect(clippy::too_many_arguments, reason = "the options of the layer")]
     fn mlp(
         &self,
         py: Python<'_>,
         hidden: usize,
         ffn: usize,
-        activation_name: &str,
-        bias: bool,
-        from: Vec<Bound<'_, PyAny>>,
-        settings: Settings,
+        options: &Bound<'_, PyDict>,
     ) -> PyResult<Layer> {
         let options = MlpOptions {
-            activation: activation(py, activation_name)?,
-            bias,
-            init: inits(py, &from)?,
-            config: config(py, &settings)?,
+            activation: activation(py, options)?,
+            bias: option(options, "bias")?,
+            init: inits(py, options)?,
+            config: config(py, options)?,
         };
         Layer::made(py, Mlp::new(self.get()?, hidden, ffn, &options).map(Kind::Mlp))
     }
 
-    #[expect(clippy::too_many_arguments, reason = "the options of the layer")]
     fn transformer_block(
         &self,
         py: Python<'_>,
         hidden: usize,
         heads: usize,
         ffn: usize,
-        activation_name: &str,
-        flags: (bool, bool),
-        epsilon: f64,
-        from: Vec<Bound<'_, PyAny>>,
-        settings: Settings,
+        options: &Bound<'_, PyDict>,
     ) -> PyResult<Layer> {
-        let (causal, bias) = flags;
         let options = BlockOptions {
-            activation: activation(py, activation_name)?,
-            causal,
-            bias,
-            epsilon,
-            init: inits(py, &from)?,
-            config: config(py, &settings)?,
+            activation: activation(py, options)?,
+            causal: option(options, "causal")?,
+            bias: option(options, "bias")?,
+            epsilon: option(options, "epsilon")?,
+            init: inits(py, options)?,
+            config: config(py, options)?,
             ..BlockOptions::new(heads, ffn)
         };
         Layer::made(py, TransformerBlock::new(self.get()?, hidden, &options).map(Kind::Block))
@@ -229,14 +223,12 @@ impl Rank {
         py: Python<'_>,
         num_embeddings: usize,
         embedding_dim: usize,
-        reduce_scatter_embeddings: bool,
-        from: &Bound<'_, PyAny>,
-        settings: Settings,
+        options: &Bound<'_, PyDict>,
     ) -> PyResult<Layer> {
         let options = EmbeddingOptions {
-            reduce_scatter_embeddings,
-            init: init(py, from)?,
-            config: config(py, &settings)?,
+            reduce_scatter_embeddings: option(options, "reduce_scatter_embeddings")?,
+            init: init(py, options)?,
+            config: config(py, options)?,
         };
         let rank = self.get()?;
         let layer = VocabParallelEmbedding::new(rank, num_embeddings, embedding_dim, &options);

@@ -1,5 +1,9 @@
 //! Triton kernels for Python: `phalanx.triton` reads them and launches them.
 
+mod memory;
+
+pub(crate) use memory::HostMemory;
+
 use crate::context::Context;
 use crate::error::{OrRaise, exception};
 use crate::fiber::{Reply, wait};
@@ -9,9 +13,7 @@ use crate::tensor::{Tensor, copy_to, row_of};
 use phalanx_sim::Value;
 use phalanx_triton::{Argument, Kernel, Launched, Settings};
 use pyo3::exceptions::PyIndexError;
-use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::pybacked::PyBackedStr;
 use pyo3::types::{PyFloat, PyList, PyTuple};
 
 /// A kernel that was read from its TTIR.
@@ -59,14 +61,14 @@ pub(crate) struct TritonWork(OneThread<Running>);
 /// A launch, and the memories of the host that it may write.
 struct Running {
     launched: Launched,
-    written: Vec<(phalanx_torch::Tensor, Py<PyAny>)>,
+    written: Vec<(phalanx_torch::Tensor, Py<HostMemory>)>,
 }
 
 impl Running {
     /// The memories that the kernel may have written, as it left them.
     fn copy_back(&self, py: Python<'_>) -> PyResult<()> {
-        for (tensor, array) in &self.written {
-            copy_to(py, &tensor.peek().or_raise(py)?, array.bind(py))?;
+        for (tensor, memory) in &self.written {
+            memory.get().fill(py, &tensor.peek().or_raise(py)?)?;
         }
         Ok(())
     }
@@ -88,8 +90,8 @@ impl TritonWork {
     }
 }
 
-/// A memory of the host: its address, an array over it, the type of its elements, and whether the kernel may write it.
-type Span<'py> = (u64, Bound<'py, PyAny>, PyBackedStr, bool);
+/// A memory of the host, and whether the kernel may write it.
+type Span = (Py<HostMemory>, bool);
 
 /// The input of a launch: arguments and memories of the host. An argument is a number, nothing, a pointer or a descriptor. A
 /// pointer is `(memory, offset)`: a tensor or the number of a memory, and the bytes from its beginning; a descriptor is a pointer with shape,
@@ -97,7 +99,7 @@ type Span<'py> = (u64, Bound<'py, PyAny>, PyBackedStr, bool);
 struct Given {
     arguments: Vec<Argument>,
     mapped: Vec<(u64, phalanx_torch::Tensor)>,
-    written: Vec<(phalanx_torch::Tensor, Py<PyAny>)>,
+    written: Vec<(phalanx_torch::Tensor, Py<HostMemory>)>,
 }
 
 impl Given {
@@ -105,22 +107,15 @@ impl Given {
         py: Python<'_>,
         rank: &phalanx_torch::Rank,
         arguments: &Bound<'_, PyList>,
-        spans: Vec<Span<'_>>,
+        spans: Vec<Span>,
     ) -> PyResult<Self> {
         let (mut mapped, mut written) = (Vec::with_capacity(spans.len()), Vec::new());
-        for (address, array, dtype, is_written) in spans {
-            let dtype = read_dtype(py, &dtype)?;
-            let tensor = if rank.has_data() {
-                let value = row_of(py, &array, dtype)?;
-                rank.resident_value([value.len()], &value).or_raise(py)?
-            } else {
-                let bytes: usize = array.getattr(intern!(py, "nbytes"))?.extract()?;
-                rank.empty([bytes / dtype.size()], dtype).or_raise(py)?
-            };
+        for (memory, is_written) in spans {
+            let tensor = memory.get().tensor(py, rank)?.or_raise(py)?;
+            mapped.push((memory.get().address(), tensor.clone()));
             if is_written && rank.has_data() {
-                written.push((tensor.clone(), array.unbind()));
+                written.push((tensor, memory));
             }
-            mapped.push((address, tensor));
         }
         let arguments = arguments
             .iter()
@@ -175,7 +170,7 @@ fn begin(
     rank: &phalanx_torch::Rank,
     kernel: &TritonKernel,
     arguments: &Bound<'_, PyList>,
-    spans: Vec<Span<'_>>,
+    spans: Vec<Span>,
     (grid, num_stages, step_limit): Shape,
 ) -> PyResult<Running> {
     let given = Given::read(py, rank, arguments, spans)?;
@@ -192,7 +187,7 @@ impl Rank {
         py: Python<'_>,
         kernel: &TritonKernel,
         arguments: &Bound<'_, PyList>,
-        spans: Vec<Span<'_>>,
+        spans: Vec<Span>,
         shape: Shape,
     ) -> PyResult<TritonWork> {
         let running = begin(py, self.get()?, kernel, arguments, spans, shape)?;
@@ -209,7 +204,7 @@ impl Context {
         rank: &Rank,
         kernel: &TritonKernel,
         arguments: &Bound<'_, PyList>,
-        spans: Vec<Span<'_>>,
+        spans: Vec<Span>,
         shape: Shape,
     ) -> PyResult<u64> {
         let rank = rank.get()?;

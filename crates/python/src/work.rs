@@ -47,7 +47,7 @@ impl Work {
         })
     }
 
-    /// True if it is over; other processes run before it is false.
+    /// Replies true if it is over; other processes run before it replies false.
     fn is_completed(&self, py: Python<'_>) -> Reply {
         let kind = self.0.get()?.clone();
         wait(py, async move {

@@ -19,7 +19,7 @@ pub(crate) fn stride(budget: Duration) -> Duration {
     (budget / 8).clamp(SHORTEST, LONGEST)
 }
 
-/// A budget of time, and what is left of it.
+/// A budget of time, and the rest of it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Allowance {
     left: Duration,
@@ -33,7 +33,7 @@ impl Allowance {
         Self { left: budget, stride: stride(budget), last: Instant::now() }
     }
 
-    /// Charges the time since the last look; whether something is left.
+    /// Charges the time since the last look. Returns true if some time is left.
     pub(crate) fn look(&mut self) -> bool {
         self.look_at(Instant::now())
     }

@@ -1,10 +1,10 @@
 //! Checks whether a host can run workers, with advice.
 //!
-//! Each check does what the runtime does, on a small scale, and says in words what it found.
+//! Each check does the work of the runtime on a small scale, and reports its finding in words.
 //!
-//! - **DOC-1 (tried).** What the runtime needs of the kernel is tried, not looked up: a version proves nothing.
+//! - **DOC-1 (tried).** Each kernel feature is tried, not looked up: a version proves nothing.
 //! - **DOC-2 (bounded).** No check waits for more than a few seconds.
-//! - **DOC-3 (advice).** Whatever is not fine says what it means and what to change.
+//! - **DOC-3 (advice).** Every finding that is not fine names its consequence and its remedy.
 //! - **DOC-4 (survives).** A limit that is too low is a finding, and does not end the process that checks.
 
 mod kernel;

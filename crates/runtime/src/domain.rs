@@ -19,28 +19,29 @@
 //!   run that was given it is over, the last window first. Numbers of domains are never used again.
 //! - **DOM-5 (payload first).** A rank that has seen a value of a cell sees all that the cell's writer put anywhere before.
 //! - **DOM-6 (one writer).** A cell has one writer and a line of its own, and its value never goes down.
-//! - **DOM-7 (finite).** A wait ends; if in vain, the error says which cell of which rank, what was seen and what was wanted.
-//! - **DOM-8 (no aliases).** Buffers, cells and windows never overlap. What peers can reach is copied, never seen in place:
-//!   an argument in a window of a domain that its task has is copied too.
+//! - **DOM-7 (finite).** Every wait ends. The error of a failed wait names the cell, the rank, the value that was seen
+//!   and the value that was wanted.
+//! - **DOM-8 (no aliases).** Buffers, cells and windows never overlap. Memory that peers can reach is copied, never
+//!   seen in place: an argument in a window of a domain that its task has is copied too.
 //! - **DOM-9 (no false alarm).** A task that waits for a peer is not taken for stuck while the peer runs; if the peer runs
 //!   nothing, the report names it, and the wait ends, not the worker that waits.
 //! - **DOM-10 (no wait for the lost).** A wait for a rank whose worker is lost, or of which a task with this domain has failed in
-//!   the same run, ends at once; the error names the worker and what became of it. A cell that holds what is wanted is as good
-//!   as ever, and so are waits among the others.
+//!   the same run, ends at once; the error names the worker and the cause. A cell that already holds the wanted value
+//!   counts, and waits among the other ranks go on.
 //! - **DOM-11 (in step).** A barrier ends for nobody before all have come to it. A rank that has failed comes to no more barriers
 //!   of that run; in the run after one that failed all ranks are in step again.
 
 mod allocated;
 mod error;
 pub(crate) mod notice;
+mod owned;
 pub(crate) mod roster;
-mod seat;
 mod view;
 
 pub(crate) use allocated::Allocated;
 pub use error::DomainError;
+pub use owned::OwnedDomain;
 pub(crate) use roster::{LINE, MAX_BUFFERS, MAX_NAME, MAX_RANKS, MAX_SIGNALS};
-pub use seat::Seat;
 pub use view::{DomainView, WindowBuffer};
 pub(crate) use view::{TaskIdentity, check_memory};
 
@@ -63,7 +64,7 @@ pub struct DomainSpec<'a> {
     pub chips: &'a [u32],
     /// Bytes of each window for buffers.
     pub window: u64,
-    /// The buffers of each window: name, what an element is, and how many along each axis.
+    /// The buffers of each window: name, element type, and elements along each axis.
     pub buffers: &'a [(&'a str, DType, &'a [u64])],
     /// Number of cells that each rank has in each window.
     pub signals: u32,

@@ -4,14 +4,14 @@
 //! happened, and tells its engine.
 //!
 //! - **EP-1 (exactly once).** Each dispatch ends exactly once: by its own ending, or by the loss of the worker.
-//! - **EP-2 (in order).** A worker runs what it was sent in the order in which it was sent.
-//! - **EP-3 (whole).** The words of a failure arrive as they were, up to a mebibyte; of longer ones the beginning, and how much
-//!   was cut.
+//! - **EP-2 (in order).** A worker runs its tasks in the order in which they were sent.
+//! - **EP-3 (whole).** The words of a failure arrive as they were, up to a mebibyte; of longer ones the beginning, and
+//!   the number of bytes that were cut.
 //! - **EP-4 (recall).** A task that was recalled before it began ends as skipped; one that had begun ends as it ends.
 //! - **EP-5 (survives).** A task that fails or panics costs itself, not its worker, whatever it says and panics with.
 //! - **EP-6 (stop).** A worker that is told to stop runs what it was sent before, and then leaves.
 //! - **EP-7 (behind).** A task that was sent behind one that failed or was skipped ends as skipped.
-//! - **EP-8 (gone).** A worker that is gone and was not told to leave is lost at once, with what is known of why.
+//! - **EP-8 (gone).** A worker that is gone and was not told to leave is lost at once, with the known cause.
 
 pub(crate) mod mailbox;
 pub(crate) mod process;
@@ -58,7 +58,7 @@ pub(crate) struct DeathWord {
 }
 
 impl DeathWord {
-    /// Returns the word and what it holds, if its worker lives.
+    /// Returns the word and its value, if its worker lives.
     pub(crate) fn alive(&self) -> Option<(&AtomicU32, u32)> {
         let word = self.segment.word32(self.offset).ok()?;
         let value = word.load(Ordering::Acquire);
@@ -72,7 +72,7 @@ impl DeathWord {
     }
 }
 
-/// One worker, seen from its node; see the [module](self) for what all kinds promise.
+/// One worker, seen from its node; see the [module](self) for the promises of all kinds.
 pub(crate) trait Endpoint: Send {
     /// Returns its name: `chip 2 (process 4711)`.
     fn name(&self) -> String;

@@ -174,7 +174,7 @@ pub enum Error {
     WorkersLost {
         /// Refusal of the engine.
         refused: SubmitError,
-        /// Lost workers, and how they ended.
+        /// Lost workers, and the causes of their ends.
         lost: Vec<Lost>,
     },
     /// A task is refused because its run has failed; nothing of it remains.
@@ -214,9 +214,9 @@ pub enum Error {
     Close {
         /// Time that they had.
         within: std::time::Duration,
-        /// Those that were ended by force.
+        /// Workers that were ended by force.
         killed: Vec<String>,
-        /// Those that could not be ended.
+        /// Workers that could not be ended.
         stuck: Vec<String>,
     },
     /// There is no such chip.

@@ -10,7 +10,7 @@ use std::cell::RefCell;
 thread_local! {
     /// The workers whose graphs' code this thread is in, the innermost last.
     static GRAPHS: RefCell<Vec<u64>> = const { RefCell::new(Vec::new()) };
-    /// The workers whose tasks this thread runs: that which it serves, and those above it.
+    /// The workers whose tasks this thread runs: its own worker and all ancestors.
     static SERVED: RefCell<Vec<u64>> = const { RefCell::new(Vec::new()) };
 }
 

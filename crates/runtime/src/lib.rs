@@ -59,7 +59,7 @@
 //!
 //! Without [`Builder::threads`] each worker is a process: this program, started again. So `main` begins with
 //! [`Program::serve_if_child`], which serves and never returns in a child. Memory is shared, so tasks see tensors in place as
-//! before; a process that dies costs its tasks, and the error names it and how it ended.
+//! before; a process that dies fails its own tasks only, and the error names the process and the cause.
 //!
 //! ```no_run
 //! # use phalanx_runtime::{Error, Program, Worker};
@@ -114,7 +114,7 @@ mod worker;
 pub use bootstrap::{Bootstrap, BootstrapFunction, ChipContext};
 pub use call::Call;
 pub use callable::{Callable, Digest, Function, Orchestration};
-pub use domain::{Domain, DomainError, DomainSpec, DomainView, Seat, WindowBuffer};
+pub use domain::{Domain, DomainError, DomainSpec, DomainView, OwnedDomain, WindowBuffer};
 pub use error::{Error, Lost, RunError, StartError, TaskFailure};
 pub use failure::Failure;
 pub use memory::{Home, NoMemory};

@@ -2,8 +2,9 @@
 //!
 //! Little-endian, without padding that is not zero; every decoder refuses what it does not know.
 //!
-//! - **MSG-1 (round trip).** What was encoded is decoded as it was.
-//! - **MSG-2 (strict).** Bytes that no encoder makes are refused with the place and what was expected; nothing panics.
+//! - **MSG-1 (round trip).** Decoding gives back every encoded message.
+//! - **MSG-2 (strict).** Bytes that no encoder makes are refused with their position and the expectation; nothing
+//!   panics.
 
 mod argument;
 mod membership;
@@ -265,9 +266,9 @@ pub struct Received<'a> {
     pub(crate) arguments: ArgumentDescriptors<'a>,
     /// Its numbers.
     pub(crate) scalars: Scalars<'a>,
-    /// Its places in domains.
+    /// Its domains.
     pub(crate) memberships: &'a [Membership],
-    /// Whatever bytes it was given.
+    /// The bytes of [`Call::bytes`](crate::Call::bytes).
     pub(crate) blob: &'a [u8],
 }
 

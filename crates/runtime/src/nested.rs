@@ -12,8 +12,8 @@
 //!
 //! - **LVL-1 (own run).** A graph that a parent sends runs on the child's own engine, in a run of its own; the parent's task
 //!   ends when that run is over, and not before, however it ends.
-//! - **LVL-2 (same memory).** Arguments are passed down by identity, not copied; what was given to be read cannot be passed
-//!   on to be written, and nothing can be used after its task.
+//! - **LVL-2 (same memory).** Arguments are passed down by identity, not copied. An argument that was given for reading
+//!   cannot be passed on for writing, and no argument can be used after its task.
 //! - **LVL-3 (inferred).** In the child's run, dependencies follow from the bytes, also those of its ancestors.
 //! - **LVL-4 (whole subtree).** A worker is ready when its whole subtree is, and has left when its whole subtree is gone.
 //! - **LVL-5 (words).** A failure at the bottom arrives at the top with each level and worker on its way.
@@ -100,8 +100,8 @@ impl Worker {
         Ok(ended?)
     }
 
-    /// Makes the memories that a task's arguments are in known to the engine: whole, so that bytes decide what depends on
-    /// what, and for one run.
+    /// Registers the memories of a task's arguments with the engine for one run. Whole memories are registered, so that
+    /// overlapping bytes make dependencies.
     fn adopt(&self, arguments: ArgumentDescriptors<'_>, run: u64) -> Result<Foreign, Error> {
         let mut ids = vec![None; self.inherited.len()];
         let mut core = self.node.lock();

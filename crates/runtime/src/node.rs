@@ -25,8 +25,9 @@ mod watch;
 
 pub use self::core::Finished;
 pub(crate) use self::core::{Core, Remaining};
-pub(crate) use progress::Submitting;
-use progress::{Driver, ProgressLock, Pump};
+pub(crate) use progress::ProgressLock;
+pub(crate) use progress::{Asked, Submitting};
+use progress::{Driver, Pump};
 
 use crate::endpoint::DeathWord;
 use crate::program::Program;
@@ -89,14 +90,9 @@ impl Node {
         self.progress.lock()
     }
 
-    /// Takes in what the calling worker thread has published.
-    pub(crate) fn ask(&self) {
-        self.progress.ask();
-    }
-
-    /// Asks, unless a thread submits, which pumps now and then; true if it asked.
-    pub(crate) fn ask_in_passing(&self) -> bool {
-        self.progress.ask_in_passing()
+    /// Returns the lock, for a worker thread.
+    pub(crate) fn progress(&self) -> &ProgressLock<Core> {
+        &self.progress
     }
 
     /// Counts the caller as a submitter, which pumps with every submission, until the guard is dropped.

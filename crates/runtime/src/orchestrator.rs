@@ -130,7 +130,7 @@ impl<'n> Orchestrator<'n> {
         Ok(Tensor::new(buffer, 0, layout)?)
     }
 
-    /// Runs `body` in a scope: what it allocates goes when it returns and nobody names it.
+    /// Runs `body` in a scope: its allocations are freed when it has returned and no task names them.
     pub fn scope<T, E: From<Error>>(
         &mut self,
         label: &'static str,
@@ -347,7 +347,7 @@ impl<'n> Orchestrator<'n> {
         Ok(())
     }
 
-    /// True if an argument can be sent there.
+    /// Refuses an argument that a worker at `home` cannot use.
     #[inline(never)]
     fn check_use(&self, at: usize, argument: &Argument, home: Option<Home>) -> Result<(), Error> {
         let Bytes { owner, access, home: its, .. } = *argument.tensor.buffer().0;

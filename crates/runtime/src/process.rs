@@ -14,28 +14,29 @@
 //!
 //! A child is always exec'd, never only forked: it has no thread, lock or memory of its parent but what it was handed. The
 //! socket through which it gets its descriptors is its standard input until it has read them; that keeps the fast way of
-//! starting a process (`posix_spawn`), whose cost does not grow with the parent. The socket ends when the parent does, and
-//! what a child can say nowhere else (a mailbox it cannot read, a panic outside of a task) it says there.
+//! starting a process (`posix_spawn`), whose cost does not grow with the parent. The socket closes when the parent
+//! ends. A child writes words there that it can write nowhere else (a mailbox it cannot read, a panic outside of a
+//! task).
 //!
 //! - **PRC-1 (same program).** A child whose callables are not those of its parent, in name, version and order, does not
 //!   start, and the error names the first that differs.
 //! - **PRC-2 (barrier).** Nothing is sent to any worker before all are ready.
 //! - **PRC-3 (fails whole).** If one child cannot start, the error says which, in which phase and why in its own words; no
 //!   process and no descriptor stays behind.
-//! - **PRC-4 (proof).** A worker counts as lost, and what it held is used again, only when its process is gone; what it
-//!   had published before counts.
+//! - **PRC-4 (proof).** A worker counts as lost only when its process is gone, and its memory is used again only then.
+//!   Endings that it published before count.
 //! - **PRC-5 (words).** Waiters for a lost worker are told how it ended, and its last words.
 //! - **PRC-6 (no orphans).** However the parent ends, its children leave, and no shared memory remains.
 //! - **PRC-7 (leaves nothing).** When a worker is closed or dropped, all its processes are gone and reaped.
 //! - **PRC-8 (must be asked).** A program that does not begin with [`Program::serve_if_child`] starts no child: it would run
 //!   the program again. One that does starts children wherever it is asked to, also in a task of a child.
 //! - **PRC-9 (again).** With [`Builder::restart`](crate::Builder::restart) a lost worker is replaced; only tasks that were
-//!   declared idempotent run twice. A replacement that does not get ready, whatever the reason, is replaced in turn, and
-//!   what was kept for it runs on the next one. After three that did nothing the worker is lost, and the error names every
-//!   cause.
-//! - **PRC-10 (named).** A run that fails because of a lost worker, and a submission that is refused because of one, then or later,
-//!   name it, its process, how it ended and what it said last. Before its end is proven, how it ended is told if the kernel
-//!   tells.
+//!   declared idempotent run twice. A replacement that does not get ready, whatever the reason, is replaced in turn,
+//!   and the next one runs the tasks that were kept for it. After three replacements that did nothing the worker is
+//!   lost, and the error names every cause.
+//! - **PRC-10 (named).** The error of a run that fails because of a lost worker, and of a submission that is refused
+//!   because of one, then or later, names the worker, its process, the cause of its end and its last words. Before the
+//!   end is proven, the cause is named if the kernel reports it.
 
 pub(crate) mod child;
 pub(crate) mod handoff;
@@ -64,7 +65,7 @@ pub(crate) fn serves_children() -> bool {
     SERVES_CHILDREN.load(Ordering::Acquire)
 }
 
-/// Sockets that every process below this one holds too, so that those above know when all are gone.
+/// Sockets that every descendant inherits: they close when the last descendant has ended.
 static LIVENESS_SOCKETS: OnceLock<Vec<OwnedFd>> = OnceLock::new();
 
 /// Returns the sockets of this process and of those above it; none if nobody has started it.
@@ -115,7 +116,8 @@ fn is_child(arguments: impl IntoIterator<Item = OsString>) -> bool {
 /// The command that starts this program again, if that is not the executable alone.
 static COMMAND: OnceLock<Vec<OsString>> = OnceLock::new();
 
-/// Sets the command that starts this program again: an interpreter, and what makes it run the program. The first call decides.
+/// Sets the command that starts this program again: an interpreter, and the arguments that make it run the program. The
+/// first call decides.
 pub fn start_children_by(command: impl IntoIterator<Item = OsString>) {
     let _ = COMMAND.set(command.into_iter().collect());
 }

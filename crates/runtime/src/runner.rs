@@ -55,7 +55,7 @@ fn keep_panics_quiet() {
 }
 
 impl Runner {
-    /// Runs callables of `program` on `memories`; `device` is what they find as their device.
+    /// Runs callables of `program` on `memories`; `device` is the device of the tasks.
     pub(crate) fn new(
         program: &'static Program,
         memories: Vec<Segment>,

@@ -5,12 +5,13 @@
 //! - **SRV-1 (in order).** Tasks are run in the order in which they were sent, one at a time.
 //! - **SRV-2 (leaves late).** A worker that is told to leave first runs the tasks that it was sent before.
 //! - **SRV-3 (prompt).** An ending is published before the next task begins. The parent is told to look before the worker
-//!   sleeps, and before it begins a task that is not known to be short.
+//!   sleeps, and before it begins a task that is not known to be short, unless another worker thread has looked since.
 //! - **SRV-4 (behind).** A task that was sent behind one that failed or was skipped is skipped.
 
 mod habits;
 
 use crate::message::{Ended, Sent, Step, Verdict};
+use crate::node::Asked;
 use crate::runner::Runner;
 use crate::shm::bell::Look;
 use crate::shm::{ChildSide, Corrupt, Phase, PushError, Waiting};
@@ -24,6 +25,10 @@ const BATCH: u32 = 8;
 const LONG_NANOSECONDS: u64 = 2_000;
 /// Looks for a task before a worker insists that its parent looks: some microseconds, most of them offered to others.
 const LOOKS: u32 = 64;
+/// Looks for a task after a request was left to another worker: about a microsecond.
+const ATTENDED_LOOKS: u32 = 24;
+/// No request is left to a worker whose last task took longer than this.
+const SLOW_NANOSECONDS: u64 = 16_000;
 /// A task that must not begin any more.
 pub(crate) const RECALL: u8 = 1;
 /// The most tasks that a worker may have at a time.
@@ -34,12 +39,28 @@ pub(crate) trait Parent {
     /// Gets the parent to look at what the worker at this end of the mailbox has published.
     fn tell(&self, side: &ChildSide);
 
-    /// Does the same unless the parent looks soon anyway; true if the parent was told. A parent that was not told is told before the
-    /// worker sleeps or begins a task that is not known to be short.
-    fn tell_in_passing(&self, side: &ChildSide) -> bool {
+    /// Does the same unless the parent looks soon anyway. A parent that was not told is told before the worker sleeps or begins a
+    /// task that is not known to be short.
+    fn tell_in_passing(&self, side: &ChildSide) -> Asked {
         self.tell(side);
+        Asked::Now
+    }
+
+    /// Tells in passing, or leaves a request to another worker that looks soon.
+    fn tell_or_leave(&self, side: &ChildSide) -> Asked {
+        self.tell_in_passing(side)
+    }
+
+    /// True if some thread looks, or has looked, at what the worker had published when it left a request.
+    fn is_answered(&self) -> bool {
         true
     }
+
+    /// Looks at what other workers have published and left to this one.
+    fn attend(&self) {}
+
+    /// Leaves nothing to this worker: it sleeps, or its tasks are long.
+    fn resign(&self) {}
 }
 
 /// A parent in another process.
@@ -61,11 +82,15 @@ pub(crate) struct Server<P: Parent> {
     recalled: Vec<u64>,
     /// Number of tasks that it has ended.
     ended: u64,
-    /// Those among the last that failed or were skipped: when that was, and the dispatch.
+    /// Recent tasks that failed or were skipped: the count of endings at that time, and the dispatch.
     failed: VecDeque<(u64, u64)>,
     habits: Habits,
-    /// Endings that the parent was not told of.
+    /// Endings that the parent was not told of, and no request was left for.
     untold: u32,
+    /// True if a request was left that may not be answered.
+    is_left: bool,
+    /// True if the last task was too long for others to wait for this worker.
+    is_slow: bool,
     /// True if nobody is left to serve.
     is_orphan: &'static AtomicBool,
 }
@@ -101,6 +126,8 @@ impl<P: Parent> Server<P> {
             failed: VecDeque::new(),
             habits: Habits::default(),
             untold: 0,
+            is_left: false,
+            is_slow: false,
             is_orphan: &NO_ORPHAN,
         }
     }
@@ -127,7 +154,7 @@ impl<P: Parent> Server<P> {
                 self.run_one()?;
                 continue;
             }
-            self.tell_in_passing();
+            self.tell_as(P::tell_in_passing);
             if self.side.events.is_pending() {
                 self.finish_saying();
                 continue;
@@ -143,7 +170,7 @@ impl<P: Parent> Server<P> {
     /// Waits until there is something to do.
     fn wait(&mut self) {
         let (side, is_orphan, parent) = (&self.side, self.is_orphan, &self.parent);
-        let untold = &mut self.untold;
+        let (untold, is_left) = (&mut self.untold, &mut self.is_left);
         // A submitter needs a processor too.
         let waiting = if *untold > 0 { self.waiting.among(usize::MAX) } else { self.waiting };
         let is_there = || {
@@ -155,13 +182,21 @@ impl<P: Parent> Server<P> {
         let mut looks = 0;
         waiting.wait_looking(side.bell(), &[], None, |look| {
             looks += 1;
+            if look == Look::Last {
+                parent.resign();
+            } else {
+                parent.attend();
+            }
             if is_there() {
                 return true;
             }
-            let is_time = *untold > 0 && (looks >= LOOKS || look == Look::Last);
+            let most = if *is_left { ATTENDED_LOOKS } else { LOOKS };
+            let is_time = (*untold > 0 || *is_left) && (looks >= most || look == Look::Last);
             is_time && {
-                *untold = 0;
-                parent.tell(side);
+                let is_heard = std::mem::take(is_left) && parent.is_answered();
+                if std::mem::take(untold) > 0 || !is_heard {
+                    parent.tell(side);
+                }
                 is_there()
             }
         });
@@ -200,8 +235,11 @@ impl<P: Parent> Server<P> {
     #[inline]
     fn run(&mut self, sent: &Sent<'_>) -> Result<(), ServeError> {
         let callable = sent.callable().unwrap_or(u32::MAX);
-        if self.untold > 0 && !self.habits.is_short(callable) {
+        if !self.habits.is_short(callable) {
             self.tell();
+            if self.is_slow {
+                self.parent.resign();
+            }
         }
         let dispatch = sent.dispatch;
         let (ended, words) = if self.take_recalled(dispatch) || self.is_in_vain(sent) {
@@ -221,10 +259,11 @@ impl<P: Parent> Server<P> {
         self.say(bytemuck::cast_slice(&head), words.unwrap_or_default().as_bytes())?;
         self.side.events.publish();
         self.untold += 1;
+        self.is_slow = ended.nanoseconds > SLOW_NANOSECONDS;
         if ended.nanoseconds > LONG_NANOSECONDS {
-            self.tell();
+            self.tell_as(P::tell_or_leave);
         } else if self.untold.is_multiple_of(BATCH) {
-            self.tell_in_passing();
+            self.tell_as(P::tell_in_passing);
         }
         Ok(())
     }
@@ -298,18 +337,28 @@ impl<P: Parent> Server<P> {
         at.map(|at| self.recalled.swap_remove(at)).is_some()
     }
 
-    /// Gives the room of what was read back to the parent, and gets it to look at what was said.
+    /// Gives the room of what was read back to the parent, and gets it to look at what was said and it may not know.
     fn tell(&mut self) {
-        if self.has_something_to_tell() {
+        if self.untold == 0 && !self.is_left {
+            return;
+        }
+        let is_unheard = std::mem::take(&mut self.is_left) && !self.parent.is_answered();
+        if self.has_something_to_tell() || is_unheard {
             self.parent.tell(&self.side);
         }
     }
 
-    /// Tells the parent, unless it looks soon anyway.
-    fn tell_in_passing(&mut self) {
+    /// Tells the parent in this way, which it may be told of later.
+    #[inline]
+    fn tell_as(&mut self, way: fn(&P, &ChildSide) -> Asked) {
         let untold = self.untold;
-        if self.has_something_to_tell() && !self.parent.tell_in_passing(&self.side) {
-            self.untold = untold.max(1);
+        if !self.has_something_to_tell() {
+            return;
+        }
+        match way(&self.parent, &self.side) {
+            Asked::Now => self.is_left = false,
+            Asked::Left => self.is_left = true,
+            Asked::Not => self.untold = untold.max(1),
         }
     }
 

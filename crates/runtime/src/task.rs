@@ -42,7 +42,7 @@ pub(crate) struct Setting {
 }
 
 impl Setting {
-    /// True if all that a task was given lies in the memory it names.
+    /// Refuses a task with an argument or a window outside the memory that it names.
     #[inline]
     pub(crate) fn check_all(&self, given: &Received<'_>) -> Result<(), Failure> {
         given.arguments.try_reaches(|index, reach| self.check(index, reach))?;
@@ -52,7 +52,7 @@ impl Setting {
         Ok(())
     }
 
-    /// True if an argument lies in the memory it names.
+    /// Refuses an argument outside the memory that it names.
     #[inline]
     fn check(&self, index: usize, reach: Reach) -> Result<(), DataError> {
         let segment = self.memories.get(usize::from(reach.memory));

@@ -1,4 +1,4 @@
-//! Tensors in memory that workers share: which buffer, where in it, and how the elements lie.
+//! Tensors in memory that workers share: a buffer, an offset in it, and the layout of the elements.
 //!
 //! - **TEN-1 (checked).** A tensor whose last byte is not in its buffer cannot be made; nothing wraps.
 //! - **TEN-2 (by identity).** A tensor names a buffer, never an address; a buffer lives while anything names it.
@@ -436,7 +436,7 @@ impl Tensor {
 
     #[inline]
     fn tagged(&self, tag: Tag) -> Argument {
-        // What is needed next is asked for before the count of handles, which nothing can overtake.
+        // The submission needs the head next: this load starts before the count of handles, which no load can overtake.
         std::hint::black_box(self.0.usage.head.last());
         Argument { tensor: self.clone(), tag }
     }
@@ -451,7 +451,7 @@ fn view(buffer: &Buffer, start: u64, layout: &Layout) -> Result<View, ViewError>
     View::strided(id, start, layout.shape(), layout.strides(), layout.dtype.bytes())
 }
 
-/// A tensor, and what a task does with it.
+/// A tensor, and its use by a task.
 #[derive(Clone, Debug)]
 pub struct Argument {
     pub(crate) tensor: Tensor,

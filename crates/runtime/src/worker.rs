@@ -202,10 +202,10 @@ impl Worker {
         read_from(&core.arena.segment, tensor)
     }
 
-    /// Fills a dense tensor that unfinished runs may name: how to talk to a task that runs.
+    /// Fills a dense tensor that unfinished runs may name, to tell a running task something.
     ///
-    /// Such a task has the tensor as `no_dep`, and copies it. While a task that has it in any other way is with a worker, this
-    /// is refused: what a task sees in place does not change under it.
+    /// The task has the tensor as `no_dep`, and copies it. The call is refused while a worker has a task with the
+    /// tensor as any other argument: the memory that a task sees in place does not change under it.
     pub fn write_unordered<T: Pod>(&self, tensor: &Tensor, elements: &[T]) -> Result<(), Error> {
         let core = self.known(tensor)?;
         if core.may_be_seen(tensor) {
@@ -214,9 +214,10 @@ impl Worker {
         write_to(&core.arena.segment, tensor, elements)
     }
 
-    /// Returns the elements of a dense tensor that unfinished runs may name; some may be of before, some of after what tasks do.
+    /// Returns the elements of a dense tensor that unfinished runs may name: each before or after the writes of running
+    /// tasks.
     ///
-    /// While a task that is a thread of this process changes them in place, this is refused.
+    /// The call is refused while a task on a thread of this process changes them in place.
     pub fn read_unordered<T: Pod>(&self, tensor: &Tensor) -> Result<Vec<T>, Error> {
         let core = self.known(tensor)?;
         read_from(&core.arena.segment, tensor)

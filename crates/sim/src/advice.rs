@@ -224,7 +224,7 @@ impl fmt::Display for Advice {
 }
 
 impl Target {
-    /// The name in reports.
+    /// Returns the name in reports.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Setting => "setting",

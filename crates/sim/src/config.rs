@@ -54,7 +54,8 @@ pub fn parse_machine(file: &str, text: &str) -> Result<MachineSpec, ConfigErrors
     parse_machine_with(file, text, &[])
 }
 
-/// The same with `overrides` put over the file before it is checked; what is wrong with one is shown in its own text.
+/// Reads a machine file with `overrides` put over it before it is checked; an error of an override is shown in the text
+/// of the override.
 pub fn parse_machine_with(
     file: &str,
     text: &str,

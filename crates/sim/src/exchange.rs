@@ -83,8 +83,8 @@ pub trait Exchange: Send + Sync {
     /// Returns the number of shards.
     fn shards(&self) -> usize;
 
-    /// Agrees on a standing, and swaps parcels: takes those of `out`, by the shard that they go to, and adds those for this shard to
-    /// `into`, by the shard that they come from, in the order in which they were sent.
+    /// Agrees on a standing, and swaps parcels: `out[s]` holds the parcels for shard `s`, and `into[s]` receives the
+    /// parcels of shard `s`, in the order of sending.
     fn meet(&self, own: Standing, out: &mut [Vec<Parcel>], into: &mut [Vec<Parcel>]) -> Standing;
 
     /// Gathers the notes of all shards, in the order of their numbers.
@@ -95,7 +95,8 @@ pub trait Exchange: Send + Sync {
         self.gather(own)
     }
 
-    /// True if some shards are in other processes. Notes are then a `Vec<u8>`: the [bytes](mod@crate::portable) of what they are otherwise.
+    /// True if some shards are in other processes. Notes are then a `Vec<u8>`, their [portable
+    /// form](mod@crate::portable).
     fn takes_bytes(&self) -> bool {
         false
     }

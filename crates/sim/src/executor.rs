@@ -23,11 +23,15 @@
 //! - **SIM-5 (structured).** Dropping a [`JoinHandle`] cancels the process and runs its destructors.
 //! - **SIM-6 (common start).** All events due at the start of a run fire, in every partition, before time moves.
 //! - **SIM-9 (slices).** A run that was stopped or interrupted can be continued by another run: the two fire the events of
-//!   one whole run. What is asked for between them happens at the time of the stop, or after it in a partition that is ahead.
+//!   one whole run. A request between the two takes effect at the time of the stop, or later in a partition that is
+//!   ahead.
 //! - **SIM-10 (shards).** Several executors with a part of the partitions each go through the windows of one: they meet
 //!   before each window, and agree on its start and on the end of the run (PAR-3).
 //! - **SIM-7 (polling is not progress).** A process that polls a condition ([`Sim::pause`]) continues while other
 //!   processes make progress, and does not keep a run alive.
+//! - **PAR-1 (by events).** State crosses from SIP to SIP only as an event at least one link latency ahead.
+//! - **PAR-2 (own order).** Equal times fire in an order that each partition can compute alone.
+//! - **PAR-3 (decided at the end).** Deadlock, unread messages and the end are decided when no event is left.
 
 mod action;
 mod agenda;
@@ -99,8 +103,8 @@ impl<D: Device> Device for Rc<D> {
 
 /// The other shards of a run, which have the other partitions (SIM-10).
 pub(crate) trait Peers {
-    /// Passes on what leaves this shard, takes what comes, and returns the standing of all shards together. `own` is asked for
-    /// the standing of this shard alone.
+    /// Sends the parcels of this shard, takes in those of others, and returns the standing of all shards together.
+    /// `own` is asked for the standing of this shard alone.
     fn meet(&self, own: &dyn Fn() -> Standing) -> Standing;
 }
 

@@ -50,7 +50,7 @@ pub struct EdgeSpec {
     pub ipcq_credit_size_bytes: u64,
     /// Time that a message between SIPs takes beyond the way over the wires.
     pub delay: Time,
-    /// The part of what the wires between SIPs move that is data; the rest is a protocol's.
+    /// The share of data in the bytes on the wires between SIPs; the rest belongs to a protocol.
     pub efficiency: Efficiency,
 }
 
@@ -366,7 +366,7 @@ impl Edge {
         topic.map(|(_, topic)| Arc::from(&**topic))
     }
 
-    /// Removes the oldest message, which is in flight to another shard. The sender's row of an edge has no others in flight.
+    /// Removes the oldest message, which is in flight to another shard. The sender's half of an edge has no others in flight.
     pub(crate) fn hand_over(&mut self) -> Message {
         self.in_flight -= 1;
         self.received += 1;

@@ -43,7 +43,7 @@ mod view;
 mod whole;
 
 pub use arrival::Arrival;
-pub use gemm::{Gemm, GemmPlan, Operand, SplitGemm};
+pub use gemm::{Gemm, GemmPlan, GemmProblem, Operand, SplitGemm};
 pub use given::Seen;
 pub use in_switch::{Multicaster, Multicasting, Reducer, Reducing};
 pub use issued::{Computing, Issued, Loading};
@@ -301,6 +301,15 @@ impl Tl {
     #[track_caller]
     fn force(&self, value: &crate::value::Value) -> Result<(), KernelError> {
         if self.program.world().options.force(std::slice::from_ref(value)) {
+            return Ok(());
+        }
+        Err(*self.fault(Box::new(KernelError::Interrupted)))
+    }
+
+    /// Fails if the run is interrupted. A kernel that computes for long without simulated time asks now and then.
+    #[track_caller]
+    pub fn check_interrupt(&self) -> Result<(), KernelError> {
+        if !self.program.world().options.is_interrupted() {
             return Ok(());
         }
         Err(*self.fault(Box::new(KernelError::Interrupted)))

@@ -110,6 +110,11 @@ impl Options {
         }
     }
 
+    /// True if the run must end.
+    pub(crate) fn is_interrupted(&self) -> bool {
+        self.interrupt.as_ref().is_some_and(|interrupt| interrupt())
+    }
+
     /// True if the run keeps the steps of its critical path.
     pub(crate) fn has_critical_path(&self) -> bool {
         self.critical_path || self.record
@@ -199,6 +204,10 @@ pub(crate) struct World {
     /// The program that ended last, and its critical path.
     pub(crate) last: RefCell<Option<(Time, PeId, Path)>>,
     pub(crate) zero_cost: ZeroCost,
+    /// True if memories may serve flights before time has moved to their arrival (WIR-5).
+    serves_early: Cell<bool>,
+    /// True if messages may leave before time has moved to their arrival at the port: nothing else takes ports (WIR-5).
+    departs_early: Cell<bool>,
     /// The memory of a cube as data sees it.
     hbm: WireSpec,
     /// The rate of the matrix engine for each type of [`DType::ALL`].
@@ -296,6 +305,9 @@ impl Machine {
             failures: RefCell::default(),
             last: RefCell::default(),
             zero_cost: ZeroCost::new(&spec),
+            // Data of the host crosses the host link first, which takes no less than the DMA. A log has the order of arrival.
+            departs_early: Cell::new(shards.is_none() && !options.record),
+            serves_early: Cell::new(spec.host.latency >= spec.dma.latency && !options.record),
             hbm: spec.hbm.wire(),
             product_rates: DType::ALL.map(|dtype| spec.gemm.rate_of(dtype)),
             room,

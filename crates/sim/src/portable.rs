@@ -15,7 +15,7 @@
 //! assert!(from_bytes::<Lap>(&bytes[1..]).is_err());
 //! ```
 //!
-//! - **POR-1 (round trip).** What was written reads back, bit for bit.
+//! - **POR-1 (round trip).** Written values read back, bit for bit.
 //! - **POR-2 (checked).** Any bytes are read or refused: no panic, no more memory than some times their length, no deep recursion.
 
 mod basic;

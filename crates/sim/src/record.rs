@@ -5,7 +5,7 @@
 //! - **REC-2 (bounded).** Without recording, a run keeps a fixed number of steps and folds older ones into sums, however
 //!   long it is. The critical path still goes back to the start, and is the one of the same run recorded.
 //! - **REC-3 (whole when recorded).** A recorded run keeps all steps as they are, so that its path can be cut.
-//! - **REC-4 (again).** A report can be made again: the second one has what the first one had, and what came after.
+//! - **REC-4 (again).** A report can be made again: the later report contains the earlier one and everything since.
 //! - **REC-5 (on demand).** A run that is asked for no critical path keeps no steps; its report is that of the same run with one,
 //!   but for the path.
 //! - **REC-6 (named).** Every wait for a credit on a critical path is a part: that of the port out of the sender's SIP, or of the

@@ -72,8 +72,10 @@ pub enum Origin {
 impl Origin {
     /// The word for a fitted figure.
     pub const FITTED: &'static str = "fitted";
+    /// The word that begins the source of a figure which no document or measurement gives.
+    pub const ASSUMED: &'static str = "assumed";
 
-    /// The text in machine files.
+    /// Returns the text in machine files.
     pub fn text(&self) -> &str {
         match self {
             Self::Fitted => Self::FITTED,
@@ -81,7 +83,7 @@ impl Origin {
         }
     }
 
-    /// The origin that a machine file describes by this text.
+    /// Returns the origin that a machine file describes by this text.
     pub fn from_text(text: &str) -> Self {
         if text == Self::FITTED { Self::Fitted } else { Self::Text(text.to_owned()) }
     }
@@ -148,7 +150,7 @@ impl Forwarding {
     /// All of them, in the order in which messages list them.
     pub const ALL: [Self; 2] = [Self::StoreAndForward, Self::CutThrough];
 
-    /// The name in machine files.
+    /// Returns the name in machine files.
     pub const fn name(self) -> &'static str {
         match self {
             Self::StoreAndForward => "store_and_forward",
@@ -156,7 +158,7 @@ impl Forwarding {
         }
     }
 
-    /// The one with this name.
+    /// Finds the one with this name.
     pub fn from_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|mode| mode.name() == name)
     }
@@ -206,7 +208,8 @@ pub enum Topology {
 }
 
 impl Topology {
-    /// The sides of a ring or a grid, x (columns) first; `None` where every part reaches every other in one hop.
+    /// Returns the sides of a ring or a grid, x (columns) first; `None` where every part reaches every other in one
+    /// hop.
     pub fn sides(self, count: u32) -> Option<[u32; 3]> {
         match self {
             Self::Ring1d => Some([count, 1, 1]),
@@ -225,12 +228,12 @@ impl Topology {
         matches!(self, Self::Ring1d | Self::Torus2d { .. } | Self::Torus3d { .. })
     }
 
-    /// The name in machine files.
+    /// Returns the name in machine files.
     pub const fn name(self) -> &'static str {
         self.kind().name()
     }
 
-    /// The kind of topology, without its size.
+    /// Returns the kind of topology, without its size.
     pub const fn kind(self) -> TopologyKind {
         match self {
             Self::Ring1d => TopologyKind::Ring1d,
@@ -275,7 +278,7 @@ impl TopologyKind {
         Self::Switch,
     ];
 
-    /// The name in files.
+    /// Returns the name in files.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Ring1d => "ring_1d",
@@ -288,7 +291,7 @@ impl TopologyKind {
         }
     }
 
-    /// The one with this name.
+    /// Finds the one with this name.
     pub fn from_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|kind| kind.name() == name)
     }
@@ -306,7 +309,7 @@ pub struct GridSpec {
 }
 
 impl GridSpec {
-    /// Number of parts.
+    /// Returns the number of parts.
     pub const fn count(&self) -> u32 {
         self.rows * self.columns
     }

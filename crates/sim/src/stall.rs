@@ -45,7 +45,7 @@ impl Kind {
         Self::Dependency,
     ];
 
-    /// The name in reports.
+    /// Returns the name in reports.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Compute => "compute",
@@ -79,17 +79,17 @@ impl Stack {
         self.0[kind as usize] += span.as_ps();
     }
 
-    /// The time spent on a kind.
+    /// Returns the time spent on a kind.
     pub fn get(&self, kind: Kind) -> Time {
         Time::ps(self.0[kind as usize])
     }
 
-    /// The time spent on anything.
+    /// Returns the time spent on anything.
     pub fn total(&self) -> Time {
         Time::ps(self.0.iter().sum())
     }
 
-    /// The rest of a run of `whole`.
+    /// Returns the idle time: the rest of a run of `whole`.
     pub fn idle(&self, whole: Time) -> Time {
         whole.saturating_sub(self.total())
     }

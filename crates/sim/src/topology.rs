@@ -61,7 +61,7 @@ pub(crate) struct Network {
     wires: Vec<WireSpec>,
 }
 
-/// One level of the network: parts of equal size, and what connects them.
+/// One level of the network: parts of equal size, and the links between them.
 #[derive(Clone, Debug)]
 struct Level {
     topology: Topology,

@@ -362,7 +362,7 @@ impl Value {
     /// # Panics
     ///
     /// If there is no such element.
-    pub fn get_i64(&self, i: usize) -> i64 {
+    pub(crate) fn get_i64(&self, i: usize) -> i64 {
         self.scalar(i).to_i64()
     }
 

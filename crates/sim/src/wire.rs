@@ -8,6 +8,9 @@
 //! - **WIR-3 (arrival).** A flight requests a wire when its head arrives at the wire, not before. So wires serve in the
 //!   order of arrival; heads that arrive at one instant are served in the order in which their SIP issued the flights.
 //! - **WIR-4 (work conserving).** A wire is never idle while a flight that has arrived waits for it.
+//! - **WIR-5 (early).** A memory serves a load or a store of its own cube when that starts, before time has moved to its
+//!   arrival, if nothing else can arrive before; so does the port out of a SIP for a message of the PE beside it. A recorded run,
+//!   whose log has the order of arrival, does neither; all else is the same.
 //!
 //! `machine/flights.rs` keeps the order of arrival.
 

@@ -33,7 +33,7 @@ pub mod trial;
 pub mod tuner;
 
 pub use algorithm::{
-    Algorithm, CollectiveAlgorithm, Operation, OwnAlgorithm, Running, Shape, Work, anywhere,
+    Algorithm, CollectiveAlgorithm, LeastWork, Operation, OwnAlgorithm, Running, Shape, anywhere,
 };
 pub use channels::Channels;
 pub use config::{

@@ -41,7 +41,7 @@ pub struct Context {
 }
 
 impl Context {
-    /// A context over a machine.
+    /// Makes a context over a machine.
     pub fn new(machine: MachineSpec, options: Options) -> Self {
         let tuner = Tuner::new(machine.clone()).with_interrupt(options.interrupt.clone());
         let tuner = Rc::new(tuner);
@@ -82,22 +82,23 @@ impl Context {
         Self { settings: Rc::new(settings), ranks: Vec::new(), ..self }
     }
 
-    /// The tuner of the collectives.
+    /// Returns the tuner of the collectives.
     pub fn tuner(&self) -> &Tuner {
         &self.settings.tuner
     }
 
-    /// The machine.
+    /// Returns the machine.
     pub fn spec(&self) -> &MachineSpec {
         self.machine.spec()
     }
 
-    /// The simulated machine: its memory can be read after a run.
+    /// Returns the simulated machine: its memory can be read after a run.
     pub fn machine(&self) -> &Machine {
         &self.machine
     }
 
-    /// The ranks of a program of `ranks` that this context runs: all, unless it is one of several [shards](crate::shards).
+    /// Returns the ranks of a program of `ranks` that this context runs: all, unless it is one of several
+    /// [shards](crate::shards).
     pub fn own_ranks(&self, ranks: usize) -> Range<usize> {
         let is_own = |rank: &usize| u32::try_from(*rank).is_ok_and(|sip| self.machine.owns(sip));
         let first = (0..ranks).find(is_own).unwrap_or(ranks);
@@ -110,12 +111,12 @@ impl Context {
         self.machine.gather(own)
     }
 
-    /// The default number of ranks: one for each SIP.
+    /// Returns the default number of ranks: one for each SIP.
     pub fn default_ranks(&self) -> usize {
         self.machine.spec().devices() as usize
     }
 
-    /// The simulated time.
+    /// Returns the simulated time.
     pub fn now(&self) -> Time {
         self.machine.now()
     }

@@ -100,7 +100,7 @@ pub struct Allocation {
     pub bytes: u64,
 }
 
-/// The allocation of a tensor.
+/// Returns the allocation of a tensor.
 pub fn allocation(tensor: &Tensor) -> Allocation {
     let storage = &tensor.storage;
     let bytes = storage.rows * storage.columns * tensor.dtype().size();

@@ -174,12 +174,12 @@ impl PartialEq for Custom {
 }
 
 impl Error {
-    /// The error of a crate that builds on ranks.
+    /// Wraps the error of a crate that builds on ranks.
     pub fn custom(error: impl std::error::Error + Send + Sync + 'static) -> Self {
         Self::Custom(Custom(Arc::new(error)))
     }
 
-    /// The error given to [`Error::custom`], if it is one of type `T`.
+    /// Returns the error given to [`Error::custom`], if it is one of type `T`.
     pub fn downcast_ref<T: std::error::Error + 'static>(&self) -> Option<&T> {
         match self {
             Self::Custom(custom) => custom.0.downcast_ref(),
@@ -187,17 +187,17 @@ impl Error {
         }
     }
 
-    /// An error of the program itself.
+    /// Makes an error of the program itself.
     pub fn other(text: impl fmt::Display) -> Self {
         Self::Other(text.to_string())
     }
 
-    /// An argument that cannot be used.
+    /// Makes the error of an argument that cannot be used.
     pub fn argument(text: impl Into<String>) -> Self {
         Self::Argument(text.into())
     }
 
-    /// The error from outside that this error is, or that a kernel or an earlier operation failed with.
+    /// Returns the error from outside: this error itself, or the cause of a failed kernel or operation.
     pub fn foreign(&self) -> Option<&Foreign> {
         match self.root() {
             Self::Foreign(foreign)
@@ -208,7 +208,7 @@ impl Error {
         }
     }
 
-    /// The first failure.
+    /// Returns the first failure.
     pub fn root(&self) -> &Self {
         match self {
             Self::After { cause, .. } => cause.root(),

@@ -26,12 +26,12 @@ pub struct Arg {
 }
 
 impl Arg {
-    /// A tensor that the kernel reads.
+    /// Passes a tensor that the kernel reads.
     pub fn read(tensor: &Tensor) -> Self {
         Self { tensor: tensor.clone(), access: Access::Read }
     }
 
-    /// A tensor that the kernel writes, or reads and writes.
+    /// Passes a tensor that the kernel writes, or reads and writes.
     pub fn write(tensor: &Tensor) -> Self {
         Self { tensor: tensor.clone(), access: Access::Write }
     }
@@ -45,22 +45,22 @@ pub struct Args {
 }
 
 impl Args {
-    /// The arguments of a kernel that runs on `pes`.
+    /// Makes the arguments of a kernel that runs on `pes`.
     pub fn new(tensors: impl IntoIterator<Item = Tensor>, pes: Rc<[PeId]>) -> Self {
         Self { tensors: tensors.into_iter().collect(), pes }
     }
 
-    /// The number of arguments.
+    /// Returns the number of arguments.
     pub fn count(&self) -> usize {
         self.tensors.len()
     }
 
-    /// The PEs of the launch: program `i` runs on the `i`-th, if there are as many PEs as programs.
+    /// Returns the PEs of the launch: program `i` runs on the `i`-th, if there are as many PEs as programs.
     pub fn pes(&self) -> &[PeId] {
         &self.pes
     }
 
-    /// Argument `index`.
+    /// Returns argument `index`.
     ///
     /// # Panics
     ///
@@ -69,12 +69,12 @@ impl Args {
         &self.tensors[index]
     }
 
-    /// The elements of an argument whose storage is not cut.
+    /// Returns the elements of an argument whose storage is not cut.
     pub fn view(&self, index: usize) -> Result<View, KernelError> {
         self.tensors[index].view().map_err(|error| KernelError::Other(error.to_string()))
     }
 
-    /// The memory of an argument whose storage is not cut.
+    /// Returns the memory of an argument whose storage is not cut.
     pub fn region(&self, index: usize) -> Result<Region, KernelError> {
         self.tensors[index].region().map_err(|error| KernelError::Other(error.to_string()))
     }

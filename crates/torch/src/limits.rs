@@ -22,7 +22,7 @@ pub struct ParameterError {
 }
 
 impl ParameterError {
-    /// An error with a message and a help line.
+    /// Makes an error with a message and a help line.
     pub fn new(message: impl Into<String>, help: impl Into<String>) -> Self {
         Self { message: message.into(), help: help.into() }
     }

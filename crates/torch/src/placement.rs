@@ -79,17 +79,17 @@ pub(crate) struct Block {
 }
 
 impl DpPolicy {
-    /// A copy of the tensor in each of `num_cubes` cubes.
+    /// Places a copy of the tensor in each of `num_cubes` cubes.
     pub fn replicated(num_cubes: usize) -> Self {
         Self { num_cubes, ..Self::default() }
     }
 
-    /// Some of the rows in each of `num_cubes` cubes.
+    /// Places some of the rows in each of `num_cubes` cubes.
     pub fn row_wise(num_cubes: usize) -> Self {
         Self { cube: Spread::RowWise, num_cubes, ..Self::default() }
     }
 
-    /// Some of the columns in each of `num_cubes` cubes.
+    /// Places some of the columns in each of `num_cubes` cubes.
     pub fn column_wise(num_cubes: usize) -> Self {
         Self { cube: Spread::ColumnWise, num_cubes, ..Self::default() }
     }

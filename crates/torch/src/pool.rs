@@ -46,7 +46,7 @@ impl Pool {
     /// Most started values that wait.
     pub const BACKLOG: usize = 256;
 
-    /// A pool of `threads` threads, the caller of `force` included: `new(1)` starts none.
+    /// Starts a pool of `threads` threads, the caller of `force` included: `new(1)` starts none.
     ///
     /// # Panics
     ///
@@ -62,7 +62,7 @@ impl Pool {
         Self { shared, workers }
     }
 
-    /// The number of threads, the caller of `force` included.
+    /// Returns the number of threads, the caller of `force` included.
     pub fn threads(&self) -> usize {
         self.workers.len() + 1
     }

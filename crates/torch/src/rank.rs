@@ -69,7 +69,7 @@ impl Rank {
         self.0.rank
     }
 
-    /// The number of ranks spawned together.
+    /// Returns the number of ranks spawned together.
     pub fn world_size(&self) -> usize {
         self.0.ranks.get()
     }
@@ -89,12 +89,12 @@ impl Rank {
         self.manual_seed(self.0.settings.seed);
     }
 
-    /// The machine.
+    /// Returns the machine.
     pub fn machine(&self) -> &MachineSpec {
         self.0.host.spec()
     }
 
-    /// The simulated time.
+    /// Returns the simulated time.
     pub fn now(&self) -> Time {
         self.0.host.sim().now()
     }

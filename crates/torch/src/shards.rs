@@ -1,8 +1,9 @@
 //! One run on several threads: shards that meet between windows of simulated time.
 //!
 //! [`run`] calls a program once for each shard, each on a thread of its own. The calls differ in the `exchange` of their options alone; every
-//! one builds its own machine or context of the same specification, and simulates its own SIPs ([`phalanx_sim::exchange`]). Nothing is
-//! shared but what the shards swap.
+//! one builds its own machine or context of the same specification, and simulates its own SIPs
+//! ([`phalanx_sim::exchange`]). Nothing is shared but the swapped parcels and notes. `shards/README.md` has the
+//! protocol.
 //!
 //! ```
 //! use phalanx_sim::{DType, MachineSpec, machine::Options};
@@ -10,6 +11,7 @@
 //! let quad = MachineSpec::preset("quad-sip").unwrap();
 //! let sums = shards::run(2, |exchange| {
 //!     let mut context = Context::new(quad.clone(), Options { exchange, ..Options::default() });
+//!     assert_eq!(context.own_ranks(4).len(), 2); // the other two are on the other shard
 //!     let own = spawn(&mut context, 4, |rank, cx| async move {
 //!         let x = cx.full([2, 3], rank as f64, DType::F32)?;
 //!         Ok(x.to_vec().await?.iter().sum::<f32>())
@@ -19,12 +21,14 @@
 //! assert_eq!(sums, [0.0, 6.0, 12.0, 18.0]);
 //! ```
 //!
-//! - **TEAM-1 (all or none).** A call of the exchange returns when every shard has made it, with what every shard gave.
+//! - **TEAM-1 (all or none).** A call of the exchange returns when every shard has made it, with the contributions of
+//!   all.
 //! - **TEAM-3 (processes).** [`run_over`] does the same with threads of several processes, which a [`Link`] connects: every byte is that of one.
 //! - **TEAM-2 (no hang).** If a shard ends or panics, the calls of the others end too; the panic reaches the caller of [`run`].
 
 mod barrier;
 mod channels;
+mod cores;
 mod link;
 #[cfg(all(test, loom))]
 mod loom_tests;
@@ -36,6 +40,7 @@ mod sync;
 
 pub use barrier::LeftBehind;
 pub use channels::Channels;
+pub use cores::{idle_cores, that_pay};
 pub use link::{Farewell, Link, Processes};
 pub use started::started;
 
@@ -59,19 +64,19 @@ const STACK: usize = 8 << 20;
 ///
 /// If a shard panics, or the system refuses a thread.
 pub fn run<R>(shards: usize, program: impl Fn(Option<Arc<dyn Exchange>>) -> R + Sync) -> R {
-    run_over(&Layout::threads(shards), program)
+    run_over(&ShardLayout::threads(shards), program)
 }
 
-/// Where the shards of a run are: on so many threads of each process.
+/// The distribution of the shards of a run: so many threads in each process.
 #[derive(Clone)]
-pub struct Layout {
+pub struct ShardLayout {
     /// Threads of this process, and of each other one.
     pub threads: usize,
     /// The processes, if there are others.
     pub processes: Option<Arc<Processes>>,
 }
 
-impl Layout {
+impl ShardLayout {
     /// Returns so many threads of this process alone.
     pub fn threads(threads: usize) -> Self {
         Self { threads, processes: None }
@@ -99,7 +104,10 @@ impl Layout {
 /// # Panics
 ///
 /// If a shard panics, or the system refuses a thread. With [`LeftBehind`] if another process has ended.
-pub fn run_over<R>(layout: &Layout, program: impl Fn(Option<Arc<dyn Exchange>>) -> R + Sync) -> R {
+pub fn run_over<R>(
+    layout: &ShardLayout,
+    program: impl Fn(Option<Arc<dyn Exchange>>) -> R + Sync,
+) -> R {
     if layout.threads <= 1 {
         return program(layout.exchange(0, None));
     }

@@ -136,7 +136,7 @@ impl Event {
 }
 
 impl Handle {
-    /// An event that is over when the request is.
+    /// Returns an event that is over when the request is.
     pub fn event(&self) -> Event {
         Event::of(std::slice::from_ref(self))
     }

@@ -56,22 +56,22 @@ pub struct Tensor {
 }
 
 impl Tensor {
-    /// The type of its elements.
+    /// Returns the type of its elements.
     pub fn dtype(&self) -> DType {
         self.dtype
     }
 
-    /// The elements along each dimension.
+    /// Returns the elements along each dimension.
     pub fn shape(&self) -> &[usize] {
         &self.shape
     }
 
-    /// The distance of neighbours along each dimension, in elements.
+    /// Returns the distance of neighbours along each dimension, in elements.
     pub fn strides(&self) -> &[usize] {
         &self.strides
     }
 
-    /// The number of elements.
+    /// Returns the number of elements.
     pub fn numel(&self) -> usize {
         self.shape.iter().product()
     }
@@ -81,12 +81,12 @@ impl Tensor {
         self.storage.policy
     }
 
-    /// The shards of its storage.
+    /// Returns the shards of its storage.
     pub fn shards(&self) -> &[Shard] {
         &self.storage.shards
     }
 
-    /// The rank it belongs to.
+    /// Returns the rank it belongs to.
     pub fn owner(&self) -> &Rank {
         &self.rank
     }
@@ -119,7 +119,7 @@ impl Tensor {
         Ok(())
     }
 
-    /// Type and shape: `f16[2, 3]`.
+    /// Returns type and shape: `f16[2, 3]`.
     pub fn describe(&self) -> String {
         describe(self.dtype, &self.shape)
     }
@@ -161,7 +161,7 @@ impl Tensor {
         )))
     }
 
-    /// The first element of its storage that it views.
+    /// Returns the first element of its storage that it views.
     pub fn storage_offset(&self) -> usize {
         self.offset
     }

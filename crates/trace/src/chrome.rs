@@ -241,7 +241,7 @@ fn digits(text: &mut [u8], mut value: u64) -> usize {
         text[first..first + 2].copy_from_slice(&pair(value % 100));
         value /= 100;
     }
-    // What is left is one digit, or none: then the pair before it has no zero in front.
+    // One digit is left, or none. If none is left, the pair before it has no zero in front.
     if value > 0 || first == text.len() {
         first -= 1;
         text[first] = b'0' + value.to_le_bytes()[0];

@@ -19,7 +19,7 @@ const EXTENSIONS: [(&str, Format); 3] =
     [("pftrace", Format::Perfetto), ("perfetto-trace", Format::Perfetto), ("json", Format::Chrome)];
 
 impl Format {
-    /// The format a file's name asks for.
+    /// Returns the format that a file's name asks for.
     ///
     /// # Errors
     ///
@@ -56,12 +56,12 @@ impl UnknownFormat {
         Self { path: path.to_owned(), suggestion }
     }
 
-    /// The name as it was given.
+    /// Returns the name as it was given.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// The name that was probably meant.
+    /// Returns the name that was probably meant.
     pub fn suggestion(&self) -> Option<&Path> {
         self.suggestion.as_deref()
     }

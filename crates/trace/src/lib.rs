@@ -2,8 +2,7 @@
 //!
 //! A [`Writer`] is told of tracks, slices and counters, and writes them as it is told: a Perfetto
 //! protobuf trace (`.pftrace`, for <https://ui.perfetto.dev> and `trace_processor`) or Chrome JSON
-//! (`.json`, for every other viewer). It reads no clock and opens no file; time is what the caller
-//! says it is, in picoseconds.
+//! (`.json`, for every other viewer). It reads no clock and opens no file; the caller gives the time, in picoseconds.
 //!
 //! ```
 //! use phalanx_trace::{Format, Slice, Writer};

@@ -1,8 +1,7 @@
 //! The little of the protobuf wire format that a trace needs.
 //!
-//! Two ways to build a message: [`Message`], of any size and shape, for what is written once per
-//! track or name; [`Packet`], of a fixed size and without allocation, for what is written once per
-//! slice.
+//! Two ways to build a message: [`Message`], of any size and shape, for data that is written once per track or name;
+//! [`Packet`], of a fixed size and without allocation, for data that is written once per slice.
 
 const VARINT: u32 = 0;
 const FIXED64: u32 = 1;

@@ -1,12 +1,12 @@
-//! The writer of a timeline: checks what it is told, numbers it, and has it encoded.
+//! The writer of a timeline: checks its input, numbers it, and has it encoded.
 //!
 //! - **TRC-1 (exact).** Every time can be read back to the picosecond, in both formats.
 //! - **TRC-2 (nesting).** A slice within a slice is shown within it by Perfetto, also where both
 //!   round to the same nanoseconds. (Readers of Chrome JSON round as they please.)
 //! - **TRC-3 (order).** Tracks of one parent are shown in the order of their creation.
 //! - **TRC-4 (same calls, same bytes).** Output is a function of the calls and nothing else.
-//! - **TRC-6 (no false picture).** What no viewer could show as it happened, such as slices that
-//!   overlap, is refused and leaves no trace in the output.
+//! - **TRC-6 (no false picture).** Input that no viewer could show as it happened, such as slices that overlap, is
+//!   refused and leaves no trace in the output.
 
 use std::collections::HashMap;
 use std::io::{self, Write};
@@ -42,14 +42,13 @@ pub struct Slice {
     pub flow_out: Option<u64>,
     /// The arrow that arrives here.
     ///
-    /// Perfetto points it from the slice that starts earlier to the one that starts later, whatever
-    /// it is told. A receiver that waits is best shown as two slices: the wait, then the transfer,
-    /// which has the arrow.
+    /// Perfetto always draws it from the slice that starts earlier to the one that starts later. A receiver that waits
+    /// is best shown as two slices: the wait, then the transfer, which has the arrow.
     pub flow_in: Option<u64>,
 }
 
 impl Slice {
-    /// A slice without bytes or arrows.
+    /// Makes a slice without bytes or arrows.
     ///
     /// ```
     /// use phalanx_trace::{Format, Slice, Writer};
@@ -80,7 +79,7 @@ pub struct Writer<W: Write> {
 }
 
 impl<W: Write> Writer<W> {
-    /// A timeline without tracks.
+    /// Starts a timeline without tracks.
     ///
     /// # Errors
     ///
@@ -97,7 +96,7 @@ impl<W: Write> Writer<W> {
         Ok(writer)
     }
 
-    /// A new track for slices, shown below `parent` and after its elder siblings.
+    /// Adds a track for slices, shown below `parent` and after its elder siblings.
     ///
     /// ```
     /// use phalanx_trace::{Format, Writer};
@@ -115,7 +114,7 @@ impl<W: Write> Writer<W> {
         self.add_track(name, parent, None)
     }
 
-    /// A new track for a value that changes, in `unit` (may be empty).
+    /// Adds a track for a value that changes, in `unit` (may be empty).
     ///
     /// ```
     /// use phalanx_trace::{Format, Writer};
@@ -136,7 +135,7 @@ impl<W: Write> Writer<W> {
         self.add_track(name, parent, Some(unit))
     }
 
-    /// The number of a name; the same for the same name.
+    /// Returns the number of a name; the same for the same name.
     ///
     /// ```
     /// use phalanx_trace::{Format, Writer};

@@ -49,7 +49,7 @@ pub(crate) struct Combine {
 }
 
 impl Combine {
-    /// Returns the one operation that it is, if it is one.
+    /// Returns the operation, if the combination is a single operation.
     pub(crate) fn simple(&self) -> Option<Arith> {
         match (self.width, self.steps.as_slice(), self.results.as_slice()) {
             (1, [Step::Arith(arith, a, b, _)], [2]) if (*a, *b) == (0, 1) || (*a, *b) == (1, 0) => {

@@ -7,6 +7,7 @@
 //! - **TEX-2 (place).** An error names the line of the kernel's source and the program.
 //! - **TEX-3 (bounded).** A program that passes its limit of rounds of loops fails.
 //! - **TEX-4 (ahead).** Loads of a loop that writes nothing are issued up to `num_stages` rounds ahead.
+//! - **TEX-5 (interruptible).** An interrupt of the run ends a program in a loop that takes no simulated time.
 
 mod access;
 mod native;
@@ -55,6 +56,9 @@ enum Next {
     Tiles,
     End,
 }
+
+/// Rounds of loops between two looks for an interrupt.
+const ROUNDS: u64 = 1024;
 
 /// Runs one program.
 pub(crate) async fn run(call: Rc<Call>, tl: Tl) -> Result<(), KernelError> {
@@ -133,7 +137,7 @@ impl Run {
         KernelError::Other(format!("{line}program ({}): {what}{error}", ids.join(", ")))
     }
 
-    /// Counts a round of a loop (TEX-3).
+    /// Counts a round of a loop (TEX-3), and looks for an interrupt (TEX-5).
     fn count_round(&mut self) -> Result<(), KernelError> {
         self.rounds += 1;
         if self.rounds > self.call.limit {
@@ -141,6 +145,9 @@ impl Run {
                 "more than {} rounds of loops: the limit (`step_limit`) of one program",
                 self.call.limit
             )));
+        }
+        if self.rounds.is_multiple_of(ROUNDS) {
+            self.tl.check_interrupt()?;
         }
         Ok(())
     }

@@ -5,7 +5,7 @@ use crate::types::Type;
 use std::rc::Rc;
 
 /// The number of a value in its function.
-pub type ValueId = u32;
+pub(crate) type ValueId = u32;
 
 /// The functions of a text.
 #[derive(Debug)]
@@ -79,7 +79,7 @@ pub struct Operation {
     pub attributes: Vec<(String, Attribute)>,
     /// The code inside.
     pub regions: Vec<Region>,
-    /// The blocks it may jump to, with what they are given.
+    /// The blocks that it may jump to, with their arguments.
     pub successors: Vec<(usize, Vec<ValueId>)>,
     /// The place of the operation.
     pub place: Location,

@@ -16,7 +16,7 @@ use std::cell::Cell;
 use std::rc::Rc;
 
 /// The most rounds of loops of one program, unless a launch says otherwise.
-pub const STEP_LIMIT: u64 = 10_000_000;
+pub(crate) const STEP_LIMIT: u64 = 10_000_000;
 
 /// A Triton kernel.
 ///

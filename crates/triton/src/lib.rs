@@ -1,6 +1,6 @@
 //! Triton kernels on simulated chips.
 //!
-//! Triton turns a kernel into TTIR, a text of typed operations. [`parse`] reads the text into a [`Module`](ir::Module); a
+//! Triton turns a kernel into TTIR, a text of typed operations. [`parse`] reads the text into a module (`ir.rs`); a
 //! [`Kernel`] is compiled from it once and launched on a rank as often as needed.
 //!
 //! ```text
@@ -13,7 +13,7 @@ mod error;
 mod exec;
 mod function;
 mod index;
-pub mod ir;
+mod ir;
 mod kernel;
 mod lexer;
 mod lower;
@@ -24,6 +24,7 @@ mod source_text;
 mod types;
 
 pub use error::{SourceLine, TritonError};
-pub use kernel::{Argument, Kernel, Launched, STEP_LIMIT, Settings};
+pub use kernel::{Argument, Kernel, Launched, Settings};
+#[doc(hidden)]
 pub use parser::parse;
 pub use types::{Element, Extent, Scalar, Type};

@@ -242,7 +242,7 @@ impl<'m> Lower<'m> {
     ) -> Lowered<()> {
         for operation in &block.operations {
             let is_last = matches!(operation.name.as_str(), "tt.return" | "scf.yield" | "cf.br");
-            // What is left to do at the end belongs to the line before it.
+            // The work at the end of a loop belongs to the line before it.
             if !is_last {
                 self.at(operation);
             }

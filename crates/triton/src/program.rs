@@ -43,7 +43,7 @@ impl RegType {
         }
     }
 
-    /// Returns the type of what a pointer points to.
+    /// Returns the type that a pointer points to.
     pub(crate) fn pointee(&self) -> Scalar {
         match self.element {
             Element::Number(scalar) | Element::Pointer(scalar) => scalar,

@@ -168,7 +168,7 @@ const MOST_SLOTS: u64 = 1 << 10;
 /// Sizes of slots and chunks that are tried.
 const SIZES: RangeInclusive<u64> = 256..=1 << 30;
 
-/// Returns an edge with one number changed.
+/// A function that changes one number of an edge.
 type Setter = fn(EdgeSpec, u64) -> EdgeSpec;
 
 /// The setters of the numbers in [`QUEUES`].

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 /// The variable that names the directory, or is `off`.
 pub const VARIABLE: &str = "PHALANX_CACHE";
 
-/// The directory; `None` if it is switched off, or if the user has no directory for such files.
+/// Returns the directory; `None` if it is switched off, or if the user has no directory for such files.
 pub fn directory(variable: impl Fn(&str) -> Option<OsString>) -> Option<PathBuf> {
     let set = |name: &str| variable(name).filter(|value| !value.is_empty());
     match set(VARIABLE) {
@@ -25,7 +25,7 @@ pub fn directory(variable: impl Fn(&str) -> Option<OsString>) -> Option<PathBuf>
     }
 }
 
-/// The bytes of all files below a directory.
+/// Returns the bytes of all files below a directory.
 pub fn size(directory: &Path) -> u64 {
     let entries = fs::read_dir(directory).into_iter().flatten().flatten();
     let sizes = entries.map(|entry| match entry.metadata() {

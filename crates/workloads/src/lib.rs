@@ -49,7 +49,7 @@ use phalanx_sim::report::Report;
 use phalanx_sim::{MachineSpec, Time, config};
 use phalanx_torch::ccl::CclConfig;
 use phalanx_torch::multiprocessing::SpawnError;
-use phalanx_torch::shards::{self, Layout};
+use phalanx_torch::shards::{self, ShardLayout};
 
 /// A program with parameters.
 pub struct Workload {
@@ -78,7 +78,7 @@ pub struct Setup {
 }
 
 impl Setup {
-    /// An environment with the built-in configuration of collectives.
+    /// Makes an environment with the built-in configuration of collectives.
     pub fn new(machine: MachineSpec, options: Options) -> Self {
         Self { machine, options, ccl: CclConfig::builtin() }
     }
@@ -130,7 +130,7 @@ pub enum WorkloadError {
     Spawn(#[from] SpawnError),
 }
 
-/// Every workload, in the order of the manual.
+/// Returns every workload, in the order of the manual.
 pub fn all() -> &'static [Workload] {
     &[
         ping::WORKLOAD,
@@ -145,12 +145,12 @@ pub fn all() -> &'static [Workload] {
     ]
 }
 
-/// The workload of this name.
+/// Finds the workload of this name.
 pub fn find(name: &str) -> Option<&'static Workload> {
     all().iter().find(|workload| workload.name == name)
 }
 
-/// The name closest to a misspelt one.
+/// Returns the name closest to a misspelt one.
 pub fn suggestion(name: &str) -> Option<&'static str> {
     config::suggestion(name, all().iter().map(|workload| workload.name))
 }
@@ -178,7 +178,7 @@ impl Workload {
     /// Runs the workload on several threads and processes, or fewer if it does not use as many SIPs (XCH-1).
     pub fn run_on(
         &self,
-        layout: &Layout,
+        layout: &ShardLayout,
         setup: &Setup,
         settings: &Settings,
     ) -> Result<Outcome, WorkloadError> {

@@ -170,7 +170,7 @@ const SPOIL: Parameter = Parameter {
     default: Default::Text("no"),
 };
 
-/// Every workload, in the order of the manual.
+/// Returns every workload, in the order of the manual.
 pub fn all() -> &'static [Workload] {
     &[
         multi_chip_add::WORKLOAD,
@@ -182,7 +182,7 @@ pub fn all() -> &'static [Workload] {
     ]
 }
 
-/// The workload of this name.
+/// Finds the workload of this name.
 pub fn find(name: &str) -> Option<&'static Workload> {
     all().iter().find(|workload| workload.name == name)
 }
@@ -197,7 +197,8 @@ impl Workload {
         Settings::new(self.parameters, machine, given)
     }
 
-    /// The number of chips: `asked`, or the default. Refuses a number that the workload or the machine cannot use.
+    /// Returns the number of chips: `asked`, or the default. Refuses a number that the workload or the machine cannot
+    /// use.
     pub fn chips(&self, machine: &MachineSpec, asked: Option<u32>) -> Result<u32, ParameterError> {
         let (sips, name) = (machine.devices(), self.name);
         let (usual, least, most) = match self.chips {

@@ -101,7 +101,7 @@ impl Settings {
         &found.unwrap_or_else(|| panic!("WKL-1: the workload declares `{name}`")).1
     }
 
-    /// A count.
+    /// Returns the value of a count.
     pub fn count(&self, name: &str) -> u64 {
         match self.get(name) {
             Setting::Count(count) | Setting::Bytes(count) => *count,
@@ -145,12 +145,12 @@ impl Settings {
         }
     }
 
-    /// Every name with its value as text.
+    /// Returns every name with its value as text.
     pub fn iter(&self) -> impl Iterator<Item = (&'static str, String)> + '_ {
         self.values.iter().map(|(name, setting)| (*name, setting.to_string()))
     }
 
-    /// The value as a plain number, where it is one.
+    /// Returns the value as a plain number, where it is one.
     pub fn number(&self, name: &str) -> Option<u64> {
         match self.get(name) {
             Setting::Count(number) | Setting::Bytes(number) => Some(*number),
@@ -182,7 +182,7 @@ fn unknown(parameters: &[Parameter], name: &str) -> ParameterError {
 }
 
 impl Parameter {
-    /// The default, as text.
+    /// Returns the default, as text.
     pub fn default_for(&self, machine: &MachineSpec) -> String {
         match self.default {
             Default::Text(text) => text.to_owned(),

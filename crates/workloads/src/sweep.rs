@@ -18,6 +18,8 @@
 //! - **SWE-3 (nothing twice).** A row that a journal has for the same content (machine, workload, parameters, configuration, program)
 //!   is not run again, whatever ended the program before.
 //! - **SWE-4 (each once).** Processes that share a journal's directory claim points one by one, so that no two run the same point.
+//! - **SWE-5 (the last clears up).** A journal's directory stays until every process of the team has closed its journal. A process that
+//!   starts late finds all rows and runs no point.
 
 mod axis;
 mod drawing;
@@ -31,7 +33,7 @@ pub use drawing::svg;
 pub use journal::{Journal, JournalError};
 pub use point::{MOST, Point, PointsError, read_points, sample};
 pub use run::Row;
-pub use team::{Shard, ShardError, Team};
+pub use team::{Share, ShareError, Team};
 
 use crate::{Settings, Workload};
 use phalanx_sim::MachineSpec;
@@ -52,7 +54,7 @@ pub struct MachineText {
 }
 
 impl MachineText {
-    /// A machine that comes with the program.
+    /// Returns a machine that comes with the program.
     pub fn preset(name: &str) -> Option<Self> {
         let preset = config::preset(name)?;
         Some(Self { file: name.to_owned(), text: preset.text.to_owned() })
@@ -94,13 +96,13 @@ fn messages(errors: &ConfigErrors) -> String {
 }
 
 impl Sweep {
-    /// A sweep without axes, without data, with the built-in configuration of collectives.
+    /// Makes a sweep without axes, without data, with the built-in configuration of collectives.
     pub fn new(workload: &'static Workload, machines: Vec<MachineText>) -> Self {
         let (ccl, ccl_text) = (CclConfig::builtin(), String::new());
         Self { workload, machines, axes: Vec::new(), data: false, ccl, ccl_text }
     }
 
-    /// All combinations: the machines, then the values of each axis; the last axis changes fastest.
+    /// Returns all combinations: the machines, then the values of each axis; the last axis changes fastest.
     pub fn grid(&self) -> Result<Vec<Point>, PointsError> {
         point::grid(self.machines.len(), &self.axes)
     }
@@ -130,7 +132,7 @@ impl Sweep {
         if others.any(|point| self.set_up(point).is_ok()) { Ok(()) } else { Err(error) }
     }
 
-    /// The content that a point's row depends on, as a fingerprint.
+    /// Returns the fingerprint of all content that a point's row depends on.
     pub fn key(&self, point: &Point) -> String {
         let machine = &self.machines[point.machine];
         let mut hash = Sha256::new();
@@ -145,7 +147,7 @@ impl Sweep {
         format!("{short:032x}")
     }
 
-    /// The name of a point's machine, if there are several.
+    /// Returns the name of a point's machine, if there are several.
     pub fn machine_name(&self, point: &Point) -> Option<&str> {
         (self.machines.len() > 1).then(|| self.machines[point.machine].file.as_str())
     }

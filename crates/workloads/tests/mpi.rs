@@ -7,7 +7,7 @@
 #[path = "same_bytes/mod.rs"]
 mod same_bytes;
 
-use phalanx_torch::shards::{Farewell, Layout, mpi, started};
+use phalanx_torch::shards::{Farewell, ShardLayout, mpi, started};
 use same_bytes::CASES;
 use sha2::{Digest, Sha256};
 use std::fmt::Write as _;
@@ -23,8 +23,8 @@ fn main() {
 /// Threads of each process.
 const THREADS: [usize; 4] = [1, 2, 3, 7];
 
-/// Returns a line for each case, with and without data: its digest.
-fn lines(layout: &Layout, mut print: impl FnMut(String)) {
+/// Prints the digest of each case, with and without data, on a line of its own.
+fn lines(layout: &ShardLayout, mut print: impl FnMut(String)) {
     for (number, case) in CASES.iter().enumerate() {
         for data in [true, false] {
             let digest = Sha256::digest(case.run(layout, data));
@@ -39,7 +39,7 @@ fn lines(layout: &Layout, mut print: impl FnMut(String)) {
 fn inside() {
     let world = mpi::start().expect("MPI starts");
     for threads in THREADS {
-        let layout = Layout { threads, processes: Some(world.processes.clone()) };
+        let layout = ShardLayout { threads, processes: Some(world.processes.clone()) };
         lines(&layout, |line| {
             if world.processes.process() == 0 {
                 println!("{threads} {line}");
@@ -51,7 +51,7 @@ fn inside() {
 
 fn outside() {
     let mut alone = Vec::new();
-    lines(&Layout::threads(1), |line| alone.push(line));
+    lines(&ShardLayout::threads(1), |line| alone.push(line));
     let program = std::env::current_exe().expect("a program has a file");
     for processes in [2, 4] {
         let mut command = Command::new("mpirun");

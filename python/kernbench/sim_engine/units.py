@@ -8,7 +8,7 @@ __all__ = ["Units", "home_cubes"]
 
 
 class Units:
-    """What each unit is busy with: who asks first comes first."""
+    """The occupation of each unit, in the order of the requests."""
 
     def __init__(self) -> None:
         #: The picosecond at which a unit is free again.

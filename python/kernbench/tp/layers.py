@@ -14,7 +14,7 @@ __all__ = ["ColumnParallelLinear", "RowParallelLinear", "_gemm_kernel"]
 
 
 class Weight(tuple):  # type: ignore[type-arg]
-    """What an ``init_method`` gets: the whole weight, to be filled in place as torch has it. It is also the shape of the array to return."""
+    """The argument of an ``init_method``: the whole weight, to be filled in place as torch has it. It is also the shape of the array to return."""
 
     array: np.ndarray
 
@@ -68,7 +68,7 @@ class Weight(tuple):  # type: ignore[type-arg]
 
 
 class _Parallel:
-    """What both layers share: their group, and the making of their weights."""
+    """The common part of both layers: their group, and the making of their weights."""
 
     weight: Any
     bias: Any

@@ -1,4 +1,4 @@
-"""What the layers are made of: kernels, and tensors that are cut, gathered and summed over ranks."""
+"""The parts of the layers: kernels, and tensors that are cut, gathered and summed over ranks."""
 
 from __future__ import annotations
 

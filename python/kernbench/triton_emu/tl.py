@@ -1,4 +1,4 @@
-"""What a kernel can do. Values are numpy arrays; each operation takes the time of its engine, by the figures of the machine.
+"""The operations of a kernel. Values are numpy arrays; each operation takes the time of its engine, by the figures of the machine.
 
 Programs run on the PEs of a SIP, one after another in turn. Programs of one PE take turns at its engines, PEs of one cube at its memory.
 """
@@ -16,7 +16,7 @@ from ..sim_engine.units import home_cubes
 
 __all__ = ["REDUCTIONS", "Tl"]
 
-#: How two arrays are combined, by name.
+#: The functions that combine two arrays, by name.
 REDUCTIONS: dict[str, Callable[..., Any]] = {
     "sum": np.add, "avg": np.add, "prod": np.multiply, "product": np.multiply, "min": np.minimum, "max": np.maximum,
 }

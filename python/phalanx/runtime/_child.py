@@ -60,7 +60,7 @@ def main() -> NoReturn:
     for stream in (sys.stdout, sys.stderr):
         reconfigure = getattr(stream, "reconfigure", None)
         if reconfigure is not None:
-            # What a task has printed is seen also if its process is killed.
+            # The output of a task is seen also if its process is killed.
             reconfigure(line_buffering=True)
     status = _core.serve_worker(sys.argv, _loading.command(), prepare)
     if status is None:
@@ -110,7 +110,7 @@ def load_main(kind: str, where: str) -> None:
     output = sys.stdout
     _loading.is_loading = True
     try:
-        # What a script says once is not said again by each child.
+        # The output of a script is not repeated by each child.
         with open(os.devnull, "w") as sys.stdout:
             exec(loader.get_code(spec.name), module.__dict__)
     except _loading.Reached:

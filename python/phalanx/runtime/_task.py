@@ -49,7 +49,7 @@ class Task:
 
     def domain(self, index: int = 0) -> DomainView:
         """One of its domains, in the order of :meth:`Call.domain`."""
-        return DomainView(self._core.seat(index))
+        return DomainView(self._core.domain(index))
 
     def progress(self) -> None:
         """Says that a long task moves, so that the watchdog does not take it for stuck."""
@@ -65,7 +65,7 @@ class DomainView:
 
     __slots__ = ("_core",)
 
-    def __init__(self, core: _core.RuntimeSeat) -> None:
+    def __init__(self, core: _core.TaskDomain) -> None:
         self._core = core
 
     @property

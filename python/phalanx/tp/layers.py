@@ -56,13 +56,16 @@ class Config:
         self.cubes, self.pes = cubes, pes
         self.group, self.seed = group, seed
 
-    def _tuple(self, rank: _core.Rank) -> tuple[Any, ...]:
+    def _options(self, rank: _core.Rank) -> dict[str, Any]:
+        """The settings as the Rust side takes them."""
         compute = None
         if self.cubes is not None or self.pes is not None:
             cubes, pes = rank.sizes()
             compute = (self.cubes or cubes, self.pes or pes)
         group = None if self.group is None else self.group._core
-        return self.dtype.name, self.sequence_parallel, compute, group, self.seed
+        return {
+            "dtype": self.dtype.name, "sequence_parallel": self.sequence_parallel, "compute": compute, "group": group, "seed": self.seed,
+        }
 
 
 def _init(init: Init, shape: tuple[int, int]) -> Any:
@@ -112,10 +115,15 @@ class ColumnParallelLinear(_Layer):
         skip_weight_param_allocation: bool = False,
     ) -> None:
         rank = current_rank()
-        flags = (bias, gather_output, skip_bias_add, skip_weight_param_allocation)
-        self._core = rank.column_linear(
-            input_size, output_size, flags, stride, _init(init_method, (output_size, input_size)), (config or Config())._tuple(rank)
-        )
+        self._core = rank.column_linear(input_size, output_size, {
+            "bias": bias,
+            "gather_output": gather_output,
+            "skip_bias_add": skip_bias_add,
+            "skip_weight_param_allocation": skip_weight_param_allocation,
+            "stride": stride,
+            "init": _init(init_method, (output_size, input_size)),
+            **(config or Config())._options(rank),
+        })
 
     def __call__(
         self, x: Tensor, weight: Tensor | None = None, runtime_gather_output: bool | None = None
@@ -144,10 +152,14 @@ class RowParallelLinear(_Layer):
         stride: int = 1,
     ) -> None:
         rank = current_rank()
-        flags = (bias, input_is_parallel, skip_bias_add)
-        self._core = rank.row_linear(
-            input_size, output_size, flags, stride, _init(init_method, (output_size, input_size)), (config or Config())._tuple(rank)
-        )
+        self._core = rank.row_linear(input_size, output_size, {
+            "bias": bias,
+            "input_is_parallel": input_is_parallel,
+            "skip_bias_add": skip_bias_add,
+            "stride": stride,
+            "init": _init(init_method, (output_size, input_size)),
+            **(config or Config())._options(rank),
+        })
 
     def __call__(self, x: Tensor) -> tuple[Tensor, Tensor | None]:
         """The output, and the bias if ``skip_bias_add``."""
@@ -185,9 +197,8 @@ class MLP(_Whole):
     ) -> None:
         rank = current_rank()
         shapes = [(ffn_hidden_size, hidden_size), (hidden_size, ffn_hidden_size)]
-        self._core = rank.mlp(
-            hidden_size, ffn_hidden_size, activation, bias, _inits(init_method, shapes), (config or Config())._tuple(rank)
-        )
+        options = {"activation": activation, "bias": bias, "init": _inits(init_method, shapes)}
+        self._core = rank.mlp(hidden_size, ffn_hidden_size, {**options, **(config or Config())._options(rank)})
 
 
 class TransformerBlock(_Whole):
@@ -210,9 +221,14 @@ class TransformerBlock(_Whole):
         ffn = 4 * hidden_size if ffn_hidden_size is None else ffn_hidden_size
         h = hidden_size
         shapes = [(3 * h, h), (h, h), (ffn, h), (h, ffn)]
-        self._core = rank.transformer_block(
-            h, num_attention_heads, ffn, activation, (causal, bias), epsilon, _inits(init_method, shapes), (config or Config())._tuple(rank)
-        )
+        self._core = rank.transformer_block(h, num_attention_heads, ffn, {
+            "activation": activation,
+            "causal": causal,
+            "bias": bias,
+            "epsilon": epsilon,
+            "init": _inits(init_method, shapes),
+            **(config or Config())._options(rank),
+        })
 
 
 class VocabParallelEmbedding(_Whole):
@@ -228,10 +244,8 @@ class VocabParallelEmbedding(_Whole):
         config: Config | None = None,
     ) -> None:
         rank = current_rank()
-        self._core = rank.embedding(
-            num_embeddings,
-            embedding_dim,
-            reduce_scatter_embeddings,
-            _init(init_method, (num_embeddings, embedding_dim)),
-            (config or Config())._tuple(rank),
-        )
+        self._core = rank.embedding(num_embeddings, embedding_dim, {
+            "reduce_scatter_embeddings": reduce_scatter_embeddings,
+            "init": _init(init_method, (num_embeddings, embedding_dim)),
+            **(config or Config())._options(rank),
+        })

@@ -17,7 +17,7 @@ from .._fibers import Fiber, getcurrent, wait
 from .._machines import MachineSpec, machine as read_machine
 from .._tensor import Tensor
 from ..errors import ArgumentError, KernelError, NoDataError
-from ._memory import DEVICE_TYPES, Span, placed, spans_of_tables
+from ._memory import DEVICE_TYPES, Span, deaths, placed, remembers, spans_of_tables
 
 if TYPE_CHECKING:
     from os import PathLike
@@ -43,16 +43,54 @@ class Launch(NamedTuple):
 
 
 class Loaded(threading.local):
-    """A kernel that was read, and what its arguments are. What Rust holds belongs to a thread, so each reads its own."""
+    """A kernel that was read. What Rust holds belongs to a thread, so each reads its own."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self.own = _Kernel(text)
+
+
+class _Kernel:
+    """A kernel that a thread read, and what its arguments are."""
+
+    __slots__ = ("__weakref__", "core", "from_memory", "last", "name", "numbers", "plan", "pointers", "text", "written")
 
     def __init__(self, text: str) -> None:
         self.text = text
         self.core = _core.TritonKernel(text)
         self.name = self.core.name
         self.from_memory = self.core.uses_pointers_from_memory
-        #: What each argument is: the element type of a pointer, the same of a descriptor (`tensordesc<fp16[32,64]>`), or nothing of a number, and
-        #: whether the kernel writes there.
+        #: The kind of each argument: the element type of a pointer or of a descriptor (`tensordesc<fp16[32,64]>`),
+        #: nothing of a number; and true if the kernel writes there.
         self.plan = [(*_pointed(kind), written) for kind, written in zip(self.core.arguments, self.core.written, strict=True)]
+        #: The places of numbers, of pointers, and of pointers that the kernel writes through.
+        self.numbers = [place for place, (element, _, _) in enumerate(self.plan) if element is None]
+        self.pointers = [place for place, (element, _, _) in enumerate(self.plan) if element is not None]
+        self.written = [place for place, (element, _, written) in enumerate(self.plan) if element is not None and written]
+        #: The arguments of the last launch, if they were arrays of numpy that can be recognised: their identities, the deaths of arrays before it, and
+        #: what was made of them.
+        self.last: tuple[list[int], int, _Bound] | None = None
+
+    def bind(self, arguments: Sequence[Any], data: bool) -> _Bound:
+        """Turns arguments into what Rust takes."""
+        last = self.last
+        if last is not None and last[1] == _deaths[0] and last[0] == [id(arguments[place]) for place in self.pointers]:
+            for place in self.written:
+                if not arguments[place].flags.writeable:
+                    break
+            else:
+                bound = last[2]
+                for place in self.numbers:
+                    bound.arguments[place] = arguments[place]
+                return bound
+        bound = _bind(self, arguments, data)
+        pointers = [arguments[place] for place in self.pointers]
+        known = not self.from_memory and remembers(pointers)
+        self.last = ([id(pointer) for pointer in pointers], _deaths[0], bound) if known else None
+        return bound
+
+
+_deaths = deaths()
 
 
 def _pointed(kind: str) -> tuple[str | None, bool]:
@@ -64,12 +102,13 @@ def _pointed(kind: str) -> tuple[str | None, bool]:
 class _Bound:
     """Arguments of one launch: what Rust takes, and the memories behind it."""
 
-    __slots__ = ("arguments", "places", "spans")
+    __slots__ = ("_tables", "arguments", "places", "spans")
 
     def __init__(self) -> None:
         self.arguments: list[Any] = []
-        #: Address, array of the host, type and whether it is written, of each memory.
-        self.spans: list[tuple[int, npt.NDArray[Any], str, bool]] = []
+        self._tables: list[Span] = []
+        #: Each memory of the host, and whether it is written.
+        self.spans: list[tuple[_core.HostMemory, bool]] = []
         #: The number among them of the memory at an address.
         self.places: dict[int, int] = {}
 
@@ -77,23 +116,28 @@ class _Bound:
         """The number of a memory of the host."""
         if written and not span.writable:
             raise ArgumentError("a kernel writes to an array that is read-only")
-        name, array_kind, itemsize = DEVICE_TYPES[kind]
         place = self.places.get(span.address)
         if place is None:
             self.places[span.address] = place = len(self.spans)
-            self.spans.append((span.address, span.elements(array_kind, itemsize), name, written))
+            self.spans.append((span.held(kind), written))
+            if kind == "i64":
+                self._tables.append(span)
             return place
-        address, array, known, was_written = self.spans[place]
+        memory, was_written = self.spans[place]
+        known, name = memory.dtype, DEVICE_TYPES[kind][0]
         if known != name:
             raise ArgumentError(f"one memory is an argument of two types, {known} and {name}: give the kernel one of them")
         if written and not was_written:
-            self.spans[place] = (address, span.elements(array_kind, itemsize), name, True)
+            self.spans[place] = (span.held(kind), True)
         return place
 
+    def tables(self) -> list[npt.NDArray[Any]]:
+        """The memories of numbers that may be addresses."""
+        return [span.elements("uint8", 8) for span in self._tables]
 
     def key(self) -> tuple[Any, ...]:
-        """What a launch's time depends on: all numbers, and how the pointers lie in memories of which sizes."""
-        sizes = tuple((len(array), name) for _, array, name, _ in self.spans)
+        """The key of a launch's time: all numbers, the sizes of the memories, and the positions of the pointers in them."""
+        sizes = tuple((memory.nbytes, memory.dtype) for memory, _ in self.spans)
         return sizes, tuple(_frozen(argument) for argument in self.arguments)
 
 
@@ -118,11 +162,14 @@ class Device:
         self._times: dict[Any, int] = {}
         self._times_now: dict[Any, int] = {}
         #: The kernels that cannot be timed without numbers.
-        self._need_data: weakref.WeakSet[Loaded] = weakref.WeakSet()
+        self._need_data: weakref.WeakSet[_Kernel] = weakref.WeakSet()
         #: True while a launch is only timed.
         self.benchmarking = False
         self._sightings = 0
         self.estimating = False
+        self._products: dict[tuple[int, int], tuple[Any, ...]] = {}
+        #: The launches with numbers so far.
+        self.runs = 0
 
     @property
     def launches(self) -> list[Launch]:
@@ -149,6 +196,12 @@ class Device:
         """Launches are over when they return; `do_bench` ends with its second call."""
         if self._sightings:
             self._sightings -= 1
+            if self._sightings == 0:
+                self._products.clear()
+
+    def products(self) -> dict[tuple[int, int], tuple[Any, ...]] | None:
+        """The products of torch in the benchmark that calls, with their operands; ``None`` outside of one."""
+        return self._products if _in_do_bench(sys._getframe(1)) else None
 
     def _only_times(self) -> bool:
         return self.benchmarking or (self._sightings > 0 and _in_do_bench(sys._getframe(1)))
@@ -162,40 +215,44 @@ class Device:
         if (type(fiber) is Fiber and fiber.rank is not None) or current_context() is not None:
             self._run_in_rank(kernel, arguments, shape)
             return
-        bound = _bind(kernel, arguments, self.data)
+        own: _Kernel = kernel.own
+        bound = own.bind(arguments, self.data)
         key = None
         if (self.benchmarking or self._sightings) and self._only_times():
             # Configurations that differ in warps alone are one kernel here.
-            key = (kernel.text, shape, *bound.key())
-            took = self._time(kernel, bound, key)
+            key = (own.text, shape, *bound.key())
+            took = self._time(own, bound, key)
             if took is not None:
                 self.clock_ps += took
                 return
         context = self._contexts.get(self.data) or self.context
-        took = context._core.run_triton(context._main_ranks(None)[0], kernel.core, bound.arguments, bound.spans, shape)
+        took = context._core.run_triton(context._main_ranks(None)[0], own.core, bound.arguments, bound.spans, shape)
+        self.runs += 1
         if key is not None and self._sightings:
             self._times_now[key] = took
         self.clock_ps += took
-        self._launches.append((kernel.name, grid, took, num_warps, num_stages))
+        self._launches.append((own.name, grid, took, num_warps, num_stages))
 
     def _run_in_rank(self, kernel: Loaded, arguments: Sequence[Any], shape: tuple[tuple[int, int, int], int, int]) -> None:
         """Runs a kernel on the SIP of the rank that launches it."""
         rank = current_rank()
         data = rank.has_data()
-        bound = _bind(kernel, arguments, data)
+        own: _Kernel = kernel.own
+        bound = own.bind(arguments, data)
         begun = rank.now()
-        with_range = rank.range(kernel.name)
+        with_range = rank.range(own.name)
         try:
-            work = rank.launch_triton(kernel.core, bound.arguments, bound.spans, shape)
+            work = rank.launch_triton(own.core, bound.arguments, bound.spans, shape)
             wait(work.wait())
         finally:
             with_range.close()
         self.clock_ps += rank.now() - begun
+        self.runs += 1
         if data:
             work.copy_back()
 
-    def _time(self, kernel: Loaded, bound: _Bound, key: Any) -> int | None:
-        """How long a launch takes, without numbers; ``None`` if it needs some. The same launch takes the same time."""
+    def _time(self, kernel: _Kernel, bound: _Bound, key: Any) -> int | None:
+        """The duration of a launch, without numbers; ``None`` if it needs some. The same launch takes the same time."""
         took = self._times.get(key) or self._times_now.get(key)
         if took is None and kernel not in self._need_data:
             context = self._context(False)
@@ -211,7 +268,7 @@ class Device:
         return took
 
 
-def _bind(kernel: Loaded, arguments: Sequence[Any], data: bool) -> _Bound:
+def _bind(kernel: _Kernel, arguments: Sequence[Any], data: bool) -> _Bound:
     """Turns arguments into what Rust takes."""
     bound = _Bound()
     made = bound.arguments
@@ -224,8 +281,7 @@ def _bind(kernel: Loaded, arguments: Sequence[Any], data: bool) -> _Bound:
         else:
             made.append(_pointer(bound, argument, element, written))
     if kernel.from_memory and data:
-        tables = [array for _, array, name, _ in bound.spans if name == "i64"]
-        for span in spans_of_tables(tables).values():
+        for span in spans_of_tables(bound.tables()).values():
             if span.address not in bound.places:
                 bound.memory(span, span.kind, span.writable)
     return bound

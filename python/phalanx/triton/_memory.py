@@ -17,10 +17,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from .. import _core
 from .._tensor import Tensor
 from ..errors import ArgumentError
 
-__all__ = ["ARRAYS", "DEVICE_TYPES", "Array", "Span", "alignment", "placed", "spans_of_tables", "specialized"]
+__all__ = ["ARRAYS", "DEVICE_TYPES", "Array", "Span", "alignment", "deaths", "placed", "remembers", "spans_of_tables", "specialized"]
 
 #: The element types of Triton: the type of a tensor here, the type of the array that its elements are copied from, and the bytes of an
 #: element. Signs do not matter to memory.
@@ -81,7 +82,7 @@ def placed(argument: Any) -> tuple[Span, int]:
 
 
 def specialized(array: Any) -> dict[tuple[bool, bool, bool], Any] | None:
-    """What Triton said of an array of numpy that was an argument before, by how it asked."""
+    """Triton's specializations of an array of numpy that was an argument before, by the flags of the question."""
     known = _passed.get(id(array))
     if known is not None and known.array() is array and known.dtype is array.dtype:
         return known.specialized
@@ -108,6 +109,18 @@ class Span:
         """Its elements of so many bytes, as an array of this type of numpy over the same memory."""
         return _over(self.address, self.size - self.size % itemsize, kind, self.writable)
 
+    def held(self, kind: str) -> _core.HostMemory:
+        """The memory as kernels of this type of Triton's find it."""
+        name, array_kind, itemsize = DEVICE_TYPES[kind]
+        size = self.size - self.size % itemsize
+        key = (self.address, size, name, self.writable)
+        found = _held.get(key)
+        if found is None:
+            if len(_held) >= 4096:
+                _held.clear()
+            found = _held[key] = _core.HostMemory(self.address, _over(self.address, size, array_kind, self.writable), name)
+        return found
+
     @staticmethod
     def of(argument: Any) -> Span:
         """The memory that an argument is a part of."""
@@ -121,7 +134,7 @@ class Span:
             return _of_numpy(argument)
         base = getattr(argument, "base", None)
         if base is not None and hasattr(argument, "data_ptr"):
-            # What `triton.reinterpret` makes.
+            # A result of `triton.reinterpret`.
             return Span.of(base)
         raise ArgumentError(
             f"a kernel's pointer is a tensor of torch on the CPU, an array of numpy or a tensor of phalanx, not a {type(argument).__name__}"
@@ -141,6 +154,10 @@ class _Raw:
 
 #: Arrays over memory that is alive whenever it is looked up.
 _arrays: dict[tuple[int, int, str, bool], npt.NDArray[Any]] = {}
+
+
+#: The same, as Rust takes it.
+_held: dict[tuple[int, int, str, bool], _core.HostMemory] = {}
 
 
 def _over(address: int, size: int, kind: str, writable: bool) -> npt.NDArray[Any]:
@@ -166,6 +183,18 @@ class _Passed:
 
 #: The arrays of numpy that were arguments and are alive.
 _passed: dict[int, _Passed] = {}
+#: Grows whenever one of them dies. While it stays, the identity of an array among them is its own.
+_deaths = [0]
+
+
+def remembers(arguments: Iterable[Any]) -> bool:
+    """True if all of these are arrays of numpy that were arguments before."""
+    return all(type(argument) is np.ndarray and id(argument) in _passed for argument in arguments)
+
+
+def deaths() -> list[int]:
+    """The number of dead arrays of numpy that were arguments, as a list of one number that grows."""
+    return _deaths
 
 
 def _of_numpy(array: npt.NDArray[Any]) -> Span:
@@ -181,6 +210,7 @@ def _of_numpy(array: npt.NDArray[Any]) -> Span:
 
     def forget(_: Any) -> None:
         _passed.pop(key, None)
+        _deaths[0] += 1
 
     # `resize` gives an array other memory; one that has a weak reference refuses.
     _passed[key] = _Passed(weakref.ref(array, forget), span, int(array.__array_interface__["data"][0]), array.dtype)

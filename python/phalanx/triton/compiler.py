@@ -1,6 +1,6 @@
 """The compiler half of the plugin: Triton's own passes up to its IR, and no further.
 
-What a kernel is compiled to is the text of its IR (TTIR), with the lines of its source; Rust reads and runs it.
+A kernel is compiled to the text of its IR (TTIR), with the lines of its source; Rust reads and runs it.
 """
 # mypy: disable-error-code="import-untyped,import-not-found,misc,unused-ignore"
 

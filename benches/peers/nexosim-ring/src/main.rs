@@ -7,8 +7,8 @@
 //!            credit                credit
 //! ```
 //!
-//! One model a rank. What takes time is an event the model schedules on itself; the wire is a
-//! busy-until time, not a model of its own, which would cost another message a hop.
+//! One model a rank. A delay is an event that the model schedules on itself; the wire is a busy-until time, not a model
+//! of its own, which would cost another message a hop.
 
 use std::time::{Duration, Instant};
 
@@ -28,7 +28,7 @@ const REDUCTION: Duration = Duration::from_nanos(SLOT / 512);
 const LATENCY: Duration = Duration::from_nanos(500);
 const CREDIT_LATENCY: Duration = Duration::from_nanos(500);
 
-/// How the vector is cut for a number of ranks.
+/// The cut of the vector for a number of ranks.
 #[derive(Clone, Copy, Serialize, Deserialize)]
 struct Shape {
     ranks: u64,

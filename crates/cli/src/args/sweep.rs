@@ -3,7 +3,7 @@
 use super::Switch;
 use clap::{Args, Subcommand};
 use phalanx_sim::config::DEFAULT_PRESET;
-use phalanx_workloads::sweep::Shard;
+use phalanx_workloads::sweep::Share;
 use std::path::PathBuf;
 
 const EXAMPLES: &str = "\
@@ -62,7 +62,7 @@ pub(crate) struct SweepRunArgs {
     pub(crate) jobs: Option<u16>,
     /// Only the points of this share, as in `0/4` (default: as an array of Slurm jobs says)
     #[arg(long, value_name = "I/N")]
-    pub(crate) shard: Option<Shard>,
+    pub(crate) shard: Option<Share>,
     /// Write the rows: `.jsonl` or `.csv`. Unfinished, they are kept beside it; shares write it when all are done
     #[arg(short, long, value_name = "FILE")]
     pub(crate) output: Option<PathBuf>,

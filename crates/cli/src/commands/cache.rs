@@ -25,7 +25,7 @@ pub(crate) fn cache(args: &CacheArgs) -> anyhow::Result<ExitCode> {
     let bytes = directory.as_deref().map_or(0, cache::size);
     if args.json {
         let directory = directory.map(|path| path.display().to_string());
-        printer::json(&View { directory, bytes })?;
+        printer::json(&CacheJson { directory, bytes })?;
         return Ok(ExitCode::SUCCESS);
     }
     let text = match directory {
@@ -39,7 +39,7 @@ pub(crate) fn cache(args: &CacheArgs) -> anyhow::Result<ExitCode> {
 }
 
 #[derive(Serialize)]
-struct View {
+struct CacheJson {
     directory: Option<String>,
     bytes: u64,
 }

@@ -43,7 +43,7 @@ pub(crate) fn ccl(args: &CclArgs, team: &Team) -> anyhow::Result<ExitCode> {
             drop(progress);
             let row = match measured {
                 Ok(row) => row,
-                // Where several are compared, one that fails is left out.
+                // A comparison of several plans leaves a failing one out.
                 Err(error) if plans.chosen.len() > 1 => {
                     plans.leave_out(plan, bytes, &error);
                     continue;

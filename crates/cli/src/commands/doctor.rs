@@ -10,7 +10,7 @@ use std::process::{Command, ExitCode, Stdio};
 /// One thing that was looked at.
 struct Finding {
     name: &'static str,
-    /// What was found, or what is missing and what to do.
+    /// The finding; or the missing thing, with the remedy.
     result: Result<String, String>,
 }
 
@@ -27,7 +27,7 @@ pub(crate) fn doctor(args: &DoctorArgs) -> anyhow::Result<ExitCode> {
     }
     let is_well = findings.iter().all(|finding| finding.result.is_ok());
     if args.json {
-        printer::json(&View::new(&findings, is_well))?;
+        printer::json(&DoctorJson::new(&findings, is_well))?;
     } else {
         printer::data(&text(&findings))?;
     }
@@ -49,7 +49,7 @@ fn text(findings: &[Finding]) -> String {
 }
 
 #[derive(Serialize)]
-struct View<'a> {
+struct DoctorJson<'a> {
     status: &'static str,
     checks: Vec<FindingView<'a>>,
 }
@@ -64,7 +64,7 @@ struct FindingView<'a> {
     advice: Option<&'a str>,
 }
 
-impl<'a> View<'a> {
+impl<'a> DoctorJson<'a> {
     fn new(findings: &'a [Finding], is_well: bool) -> Self {
         let check = |Finding { name, result }: &'a Finding| FindingView {
             name,
@@ -198,7 +198,7 @@ mod tests {
             Finding { name: "mpirun", result: Ok("mpirun 4".to_owned()) },
             Finding { name: "mpicc", result: Err("no `mpicc`".to_owned()) },
         ];
-        let json = serde_json::to_value(View::new(&findings, false)).unwrap();
+        let json = serde_json::to_value(DoctorJson::new(&findings, false)).unwrap();
         let expected = serde_json::json!({
             "status": "missing",
             "checks": [

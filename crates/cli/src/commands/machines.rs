@@ -41,21 +41,26 @@ fn figures(name: &str, json: bool) -> anyhow::Result<()> {
     Ok(printer::data(&(heading + &table.text(Style::Terminal)))?)
 }
 
-/// The number of figures, those of the file itself where it has a base, and where they are from. Words are no figures.
+/// The number of figures (of the file itself, if it has a base), and their sources. Words are no figures.
 fn counts(figures: &[Figure], text: &str) -> String {
     let numbers: Vec<&Figure> = figures.iter().filter(|figure| figure.is_number()).collect();
     let of = |is: &dyn Fn(&Figure) -> bool| numbers.iter().filter(|figure| is(figure)).count();
     let fitted = of(&|figure| figure.source.as_deref() == Some(Origin::FITTED));
+    let is_assumed = |source: &String| source.starts_with(Origin::ASSUMED);
+    let assumed = of(&|figure| figure.source.as_ref().is_some_and(is_assumed));
     let without = of(&|figure| figure.source.is_none());
     let all = numbers.len();
-    let sourced = all - fitted - without;
+    let sourced = all - fitted - assumed - without;
+    let guesses = if assumed > 0 { format!(", {assumed} assumed") } else { String::new() };
     let own: Vec<String> = config::figure_texts(text).into_iter().map(|own| own.path).collect();
     let own = of(&|figure| own.contains(&figure.path));
     let of_base = match config::base_of(text) {
         Some(base) => format!(" ({own} of its own, {} of {base})", all - own),
         None => String::new(),
     };
-    format!("{all} figures{of_base}: {sourced} with a source, {fitted} fitted, {without} without")
+    format!(
+        "{all} figures{of_base}: {sourced} with a source, {fitted} fitted{guesses}, {without} without"
+    )
 }
 
 /// The figures of a machine in `--json`.

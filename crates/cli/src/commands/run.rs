@@ -1,4 +1,4 @@
-//! `phalanx run`: a workload on a machine, and what came of it.
+//! `phalanx run`: a workload on a machine, and its report.
 
 use super::workloads;
 use crate::args::{RunArgs, Switch};
@@ -43,7 +43,7 @@ pub(crate) fn run(args: &RunArgs, team: &Team) -> anyhow::Result<ExitCode> {
     }))
 }
 
-/// What processes of one run must have in common (MPI-3).
+/// The settings that all processes of one run must share (MPI-3).
 pub(super) fn agreed(spec: &MachineSpec, ccl: &CclConfig) -> [(&'static str, String); 4] {
     let arguments: Vec<_> = std::env::args_os().skip(1).collect();
     let endian = if cfg!(target_endian = "big") { "big" } else { "little" };

@@ -30,7 +30,12 @@ pub(crate) fn sweep(args: &SweepArgs, no_cache: bool) -> anyhow::Result<ExitCode
     use_threads(NonZero::<usize>::MIN);
     let layout = Layout::new(form(args), &sweep, &points);
     let rows = carry_out(args, &sweep, &points, &team, journal.as_mut(), &layout)?;
-    finish(args, &sweep, &points, rows, journal, &files)
+    let is_complete = write_all(&sweep, &points, &rows, journal.as_ref(), &files)?;
+    if let Some(journal) = journal {
+        let remove = is_complete && args.output.is_some();
+        journal.close(&team, remove).map_err(|error| no_journal(&error))?;
+    }
+    exit_code(args, &rows)
 }
 
 /// Runs the points, and prints the rows that this process gives.
@@ -62,34 +67,33 @@ fn carry_out(
     Ok(rows)
 }
 
-/// Writes the files, if all rows are there, and chooses the exit code: 1 if every point has failed.
-fn finish(
-    args: &SweepRunArgs,
+/// Writes the files, if all rows are there; true if they are.
+fn write_all(
     sweep: &Sweep,
     points: &[Point],
-    rows: Vec<Row>,
-    journal: Option<Journal>,
+    rows: &[Row],
+    journal: Option<&Journal>,
     files: &Files,
-) -> anyhow::Result<ExitCode> {
+) -> Result<bool, Failure> {
     if rows.is_empty() {
-        return Ok(ExitCode::SUCCESS);
+        return Ok(false);
     }
-    let is_failure = rows.iter().all(|row| row.outcome.is_err());
+    if rows.len() == points.len() {
+        files.write(sweep, points, rows)?;
+        return Ok(true);
+    }
+    let all = whole(sweep, points, journal);
+    all.as_ref().map_or(Ok(()), |all| files.write(sweep, points, all))?;
+    Ok(all.is_some())
+}
+
+/// Says how many points failed, and chooses the exit code: 1 if every point has failed.
+fn exit_code(args: &SweepRunArgs, rows: &[Row]) -> anyhow::Result<ExitCode> {
     let failed = rows.iter().filter(|row| row.outcome.is_err()).count();
-    let all = if rows.len() == points.len() {
-        Some(rows)
-    } else {
-        whole(sweep, points, journal.as_ref())
-    };
-    if let Some(all) = &all {
-        files.write(sweep, points, all)?;
-        if let (Some(journal), true) = (journal, args.output.is_some()) {
-            journal.remove();
-        }
-    }
     if failed > 0 && !args.json && !args.csv {
         printer::note(&format!("{failed} of the points failed\n"))?;
     }
+    let is_failure = failed > 0 && failed == rows.len();
     Ok(if is_failure { ExitCode::from(1) } else { ExitCode::SUCCESS })
 }
 
@@ -230,7 +234,7 @@ fn journal(
         return Ok(None);
     };
     if no_cache && *team == Team::Alone {
-        // What an earlier run has left is neither used nor kept.
+        // Files of an earlier run are neither used nor kept.
         let _ = std::fs::remove_dir_all(&directory);
     }
     match Journal::open(&directory, &team.who()) {

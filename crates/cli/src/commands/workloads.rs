@@ -9,7 +9,7 @@ use serde::Serialize;
 use std::io;
 
 pub(super) fn list(spec: &MachineSpec, json: bool) -> io::Result<()> {
-    if json { printer::json(&View::new(spec)) } else { printer::data(&text(spec)) }
+    if json { printer::json(&WorkloadsJson::new(spec)) } else { printer::data(&text(spec)) }
 }
 
 fn text(spec: &MachineSpec) -> String {
@@ -48,7 +48,7 @@ fn table(parameters: &[Parameter], spec: &MachineSpec) -> Table {
 }
 
 #[derive(Serialize)]
-struct View<'a> {
+struct WorkloadsJson<'a> {
     machine: &'a str,
     workloads: Vec<WorkloadView>,
 }
@@ -82,7 +82,7 @@ impl ParameterView {
     }
 }
 
-impl<'a> View<'a> {
+impl<'a> WorkloadsJson<'a> {
     fn new(spec: &'a MachineSpec) -> Self {
         let workload = |workload: &Workload| WorkloadView {
             name: workload.name,

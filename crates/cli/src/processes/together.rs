@@ -1,10 +1,10 @@
-//! The processes of a run over MPI: what each does, and how all end.
+//! The processes of a run over MPI: the work of each, and their common end.
 
 use super::Team;
 use crate::failure::{Failure, Kind};
 use crate::{fail, printer};
 use phalanx_torch::shards::mpi::{self, World};
-use phalanx_torch::shards::{Farewell, Layout, LeftBehind};
+use phalanx_torch::shards::{Farewell, LeftBehind, ShardLayout};
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::process::ExitCode;
@@ -19,14 +19,14 @@ pub(super) fn carry_out(
     act: impl FnOnce(&Team) -> anyhow::Result<ExitCode>,
 ) -> anyhow::Result<ExitCode> {
     let Some(world) = mpi::start() else {
-        return act(&Team { layout: Layout::threads(1) });
+        return act(&Team { layout: ShardLayout::threads(1) });
     };
     let processes = world.processes.clone();
     let is_first = processes.process() == 0;
     if !is_first {
         printer::be_silent();
     }
-    let team = Team { layout: Layout { threads: 1, processes: Some(processes.clone()) } };
+    let team = Team { layout: ShardLayout { threads: 1, processes: Some(processes.clone()) } };
     let ended = catch_unwind(AssertUnwindSafe(|| act(&team)));
     let code = |result: anyhow::Result<ExitCode>| result.unwrap_or_else(|error| fail(&error, json));
     let ended = ended.map(code);
@@ -35,7 +35,7 @@ pub(super) fn carry_out(
     drop(world);
     let code = match ended {
         Err(panic) if !panic.is::<LeftBehind>() => resume_unwind(panic),
-        // What others say is for process 0 to print.
+        // Process 0 prints the words of the others.
         _ if !is_first => return Ok(ExitCode::SUCCESS),
         Ok(code) if code != ExitCode::SUCCESS => return Ok(code),
         Ok(code) => code,
@@ -48,7 +48,7 @@ pub(super) fn carry_out(
     Ok(printer::failure(&Failure::new(Kind::Process, message), json))
 }
 
-/// How this process has ended, for the others.
+/// The end of this process, as the others learn of it.
 fn farewell(ended: &Result<ExitCode, Box<dyn Any + Send>>, world: &World) -> Farewell {
     let (code, words) = match ended {
         Ok(code) if *code == ExitCode::SUCCESS => (0, String::new()),

@@ -9,7 +9,7 @@ use phalanx_workloads::{Ranks, Settings};
 use serde::ser::{Serialize, SerializeMap, Serializer};
 
 #[derive(serde::Serialize)]
-pub(super) struct View<'a> {
+pub(super) struct ReportJson<'a> {
     workload: &'static str,
     machine: &'a str,
     parameters: Parameters<'a>,
@@ -64,7 +64,7 @@ impl<'a> RanksView<'a> {
     }
 }
 
-impl<'a> View<'a> {
+impl<'a> ReportJson<'a> {
     pub(super) fn new(finished: &'a Finished<'a>) -> Self {
         let Finished { workload, spec, settings, outcome, wall } = finished;
         let report = &outcome.report;

@@ -23,12 +23,12 @@ impl Board {
         Self { rank, tensors, kept }
     }
 
-    /// The host program of this chip: makes tensors, launches kernels, opens graphs.
+    /// Returns the host program of this chip, which makes tensors, launches kernels and opens graphs.
     pub fn rank(&self) -> &Rank {
         &self.rank
     }
 
-    /// Argument `index` of the task.
+    /// Returns argument `index` of the task.
     pub fn tensor(&self, index: usize) -> Result<&Tensor, Error> {
         let count = self.tensors.len();
         let found = self.tensors.get(index).map(|(tensor, _)| tensor);
@@ -47,7 +47,7 @@ impl Board {
         self.kept.borrow_mut().insert(name.into(), tensor.clone());
     }
 
-    /// The tensor that an earlier task has kept under this name.
+    /// Returns the tensor that an earlier task has kept under this name.
     pub fn kept(&self, name: &str) -> Result<Tensor, Error> {
         let kept = self.kept.borrow();
         kept.get(name).cloned().ok_or_else(|| {

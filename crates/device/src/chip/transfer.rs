@@ -25,20 +25,20 @@ pub(super) struct StagedTensor {
 }
 
 impl<'a> Operand<'a> {
-    /// An operand that the program reads, row by row.
+    /// Makes an operand that the program reads, row by row.
     pub fn input<T: Element>(elements: &[T], shape: &[usize]) -> Result<Self, Failure> {
         let value = Some(Value::from_vec(elements.to_vec()));
         let staged = StagedTensor::new::<T>(Access::Read, elements.len(), shape, value)?;
         Ok(Self { staged, back: None })
     }
 
-    /// An operand whose elements the program writes, all of them.
+    /// Makes an operand whose elements the program writes, all of them.
     pub fn output<T: Element>(elements: &'a mut [T], shape: &[usize]) -> Result<Self, Failure> {
         let staged = StagedTensor::new::<T>(Access::Write, elements.len(), shape, None)?;
         Ok(Self { staged, back: Some(into_slice(elements)) })
     }
 
-    /// An argument of a task, with its declared access; `index` is for messages.
+    /// Makes an operand of an argument of a task, with its declared access; `index` is for messages.
     pub fn argument(index: usize, data: &'a mut Data<'_>) -> Result<Self, Failure> {
         let (layout, access) = (*data.layout(), data.access());
         let dtype = dtype_of(layout.dtype);

@@ -38,10 +38,10 @@ pub(super) struct Graph {
     pub(super) pools: BTreeMap<Option<u16>, PoolId>,
     pub(super) workers: Vec<WorkerId>,
     pub(super) began: Time,
-    pub(super) state: RefCell<State>,
+    pub(super) state: RefCell<GraphState>,
 }
 
-pub(super) struct State {
+pub(super) struct GraphState {
     pub(super) engine: Engine,
     pub(super) run: RunId,
     pub(super) tasks: Vec<Entry>,
@@ -155,7 +155,7 @@ impl Graph {
             pools,
             workers,
             began: now,
-            state: RefCell::new(State::new(engine, run, rank.cause())),
+            state: RefCell::new(GraphState::new(engine, run, rank.cause())),
         });
         graph.start_watching()?;
         Ok(graph)
@@ -313,7 +313,7 @@ impl Graph {
     /// Waits until `is_there`; `describe` describes the wait in reports.
     pub(super) async fn until(
         &self,
-        is_there: impl Fn(&State) -> bool,
+        is_there: impl Fn(&GraphState) -> bool,
         describe: impl Fn(&Self) -> Wait,
     ) {
         poll_fn(|_| {
@@ -399,7 +399,7 @@ impl Graph {
     }
 }
 
-impl State {
+impl GraphState {
     fn new(engine: Engine, run: RunId, cause: Cause) -> Self {
         Self {
             engine,

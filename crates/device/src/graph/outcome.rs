@@ -76,12 +76,12 @@ pub struct Edge {
 }
 
 impl TaskReport {
-    /// `dot c[0, 1]`.
+    /// Returns the name with the label, as in `dot c[0, 1]`.
     pub fn name(&self) -> String {
         named(&self.kernel, &self.label)
     }
 
-    /// The time from the command to the end.
+    /// Returns the time from the command to the end.
     pub fn took(&self) -> Time {
         let span = self.dispatched.zip(self.ended);
         span.map_or(Time::ZERO, |(from, to)| to.saturating_sub(from))
@@ -95,37 +95,38 @@ impl TaskReport {
 }
 
 impl Outcome {
-    /// The simulated time from opening to the last end.
+    /// Returns the simulated time from opening to the last end.
     pub fn simulated(&self) -> Time {
         self.ended.saturating_sub(self.began)
     }
 
-    /// All tasks, in the order of submission.
+    /// Returns all tasks, in the order of submission.
     pub fn tasks(&self) -> &[TaskReport] {
         &self.tasks
     }
 
-    /// One task; `None` for a task of another graph.
+    /// Returns the report of a task; `None` for a task of another graph.
     pub fn task(&self, id: TaskId) -> Option<&TaskReport> {
         self.tasks.get(id.number).filter(|report| report.id == id)
     }
 
-    /// All edges, by the task that waited.
+    /// Returns all edges, by the task that waited.
     pub fn edges(&self) -> &[Edge] {
         &self.edges
     }
 
-    /// The chain of dependent tasks that took longest, dispatch included, first task first.
+    /// Returns the chain of dependent tasks that took longest, dispatch included, first task first.
     pub fn critical_path(&self) -> impl Iterator<Item = &TaskReport> {
         self.critical.iter().filter_map(|id| self.task(*id))
     }
 
-    /// The time of the critical path: more PEs do not make the graph faster than this.
+    /// Returns the time of the critical path: more PEs do not make the graph faster than this.
     pub fn critical_time(&self) -> Time {
         self.critical_path().fold(Time::ZERO, |sum, task| sum + task.took())
     }
 
-    /// The graph in DOT, for Graphviz: tasks with names, PEs and times, edges with their kinds, the critical path in bold.
+    /// Returns the graph in DOT, for Graphviz: tasks with names, PEs and times, edges with their kinds, the critical
+    /// path in bold.
     pub fn to_dot(&self) -> String {
         let mut text = format!("digraph {} {{\n", quoted(&self.name));
         for task in &self.tasks {
@@ -143,8 +144,8 @@ impl Outcome {
         text + "}\n"
     }
 
-    /// The graph in JSON: `{"graph": name, "simulated_ps": …, "tasks": […], "edges": […], "critical": […]}`, times in
-    /// picoseconds.
+    /// Returns the graph in JSON: `{"graph": name, "simulated_ps": …, "tasks": […], "edges": […], "critical": […]}`,
+    /// times in picoseconds.
     pub fn to_json(&self) -> String {
         let time = |time: Option<Time>| time.map_or("null".into(), |time| time.as_ps().to_string());
         let tasks = self.tasks.iter().map(|task| {

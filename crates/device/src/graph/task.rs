@@ -98,7 +98,7 @@ pub struct Member {
 }
 
 impl KernelTask {
-    /// A task that runs `kernel` on any PE; `name` is for logs.
+    /// Makes a task that runs `kernel` on any PE; `name` is for logs.
     pub fn new<K, F>(name: impl Into<String>, kernel: K) -> Self
     where
         K: Fn(Tl, Args) -> F + 'static,
@@ -130,7 +130,7 @@ impl KernelTask {
         Self { target, ..self }
     }
 
-    /// On this PE.
+    /// Places the task on this PE.
     #[must_use]
     pub fn on(self, pe: PeId) -> Self {
         self.target(TaskTarget::Pe(pe))
@@ -212,12 +212,12 @@ impl KernelTask {
 }
 
 impl Member {
-    /// On this PE.
+    /// Makes a member on this PE.
     pub fn on(pe: PeId) -> Self {
         Self { pe: Some(pe), args: Vec::new() }
     }
 
-    /// A member on any PE of the task's target.
+    /// Makes a member on any PE of the task's target.
     pub fn any() -> Self {
         Self { pe: None, args: Vec::new() }
     }

@@ -1,4 +1,4 @@
-//! Which task touches what.
+//! The data that each task of a pattern touches.
 
 /// The data that tasks touch, one task after the other: the first of each it writes, the others it reads; of a chain it
 /// does both.

@@ -1,17 +1,18 @@
-//! Tasks that are sent before all they wait for has ended: behind it, on the same worker.
+//! Tasks that are sent before their producers have ended: behind them, to the same worker.
 //!
-//! A worker that keeps order runs what it was sent one after the other. If it has all the tasks that another one waits for,
-//! that one can be sent behind them: nobody has to hear of their ends in between. It goes directly behind one of them, so
-//! it could not have begun earlier elsewhere (QUE-5).
+//! A worker that keeps order runs its tasks one after the other. If one worker has every task that a later task waits
+//! for, the engine sends the later task to the same worker at once, and no message about an ending is needed in
+//! between. The later task goes directly behind one of its producers, so no other worker could start it earlier
+//! (QUE-5).
 
 use super::Engine;
 use crate::task::{Edge, Route, Slot, State, TaskId};
 use crate::worker::WorkerId;
 
 impl Engine {
-    /// Says that `worker` runs tasks in the order in which they are sent, never defers one, and ends a task that was sent
-    /// [behind](Engine::behind) one that failed or was skipped as [`Ending::Skipped`](crate::Ending::Skipped). Whoever carries
-    /// out a start of a task that was sent behind others looks whether it [is doomed](Engine::is_doomed) by then.
+    /// Declares that `worker` keeps order: it runs tasks in the order in which they are sent, defers none, and ends a
+    /// task [behind](Engine::behind) a failed or skipped task as [`Ending::Skipped`](crate::Ending::Skipped). The
+    /// driver asks [`Engine::is_doomed`] before it starts a task that was sent behind others.
     pub fn keeps_order(&mut self, worker: WorkerId) {
         if let Some(state) = self.workers.get_mut(worker.index()) {
             state.keeps_order = true;
@@ -48,7 +49,7 @@ impl Engine {
         self.ring.find(task).is_some_and(|slot| self.ring[slot].is_failing)
     }
 
-    /// Sends `slot`, which waits, behind what it waits for, if it can be.
+    /// Sends `slot`, which waits, behind its producers, if one worker has them all.
     #[inline]
     pub(super) fn send_behind(&mut self, slot: u32) {
         if let Some(worker) = self.worker_ahead(slot) {
@@ -57,7 +58,7 @@ impl Engine {
         }
     }
 
-    /// Sends `worker` tasks that wait for what it has, if it has room for more.
+    /// Sends `worker` the consumers of its own tasks while it has room (QUE-5).
     #[inline(never)]
     pub(super) fn extend(&mut self, worker: u32) {
         while let Some(slot) = self.next_behind(worker) {

@@ -6,8 +6,8 @@ use crate::run::{Cause, Reason, RunId};
 use crate::task::State;
 
 impl Engine {
-    /// Ends a run early: what has not begun never begins, what has begun is recalled and waited for. `false` if the run is
-    /// finished or not known.
+    /// Ends a run early: tasks that have not begun never begin; running tasks are recalled and waited for. Returns
+    /// false if the run is finished or not known.
     pub fn cancel(&mut self, run: RunId) -> bool {
         let Some(at) = self.run_index(run).filter(|at| !self.runs[*at].is_finished) else {
             return false;

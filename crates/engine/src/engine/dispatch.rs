@@ -50,7 +50,7 @@ impl Engine {
         }
     }
 
-    /// `worker` may have room: gives it what waits for it, then what waits for its pool.
+    /// Sends `worker` tasks while it has room: first from its own queue, then from the queue of its pool.
     #[inline]
     pub(super) fn fill(&mut self, worker: u32) {
         let state = &mut self.workers[worker as usize];

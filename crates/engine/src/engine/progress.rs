@@ -1,4 +1,4 @@
-//! From running to gone, and what the end of one task means for others.
+//! From running to gone, and the effect of the end of one task on others.
 
 use super::{Action, Ending, Engine, lost};
 use crate::arena::NONE;
@@ -106,7 +106,7 @@ impl Engine {
     fn skipped(&self, slot: u32, member: u16) -> Cause {
         let of_group = match self.ring[slot].route {
             Route::Group(group) => self.groups[group].cause,
-            // What it was sent behind has failed.
+            // The task that this one was sent behind has failed.
             _ if self.ring[slot].is_failing => self.ring.rare(slot).cause,
             _ => None,
         };

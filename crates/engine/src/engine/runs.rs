@@ -137,7 +137,7 @@ impl Engine {
         self.run_index(run).is_none_or(|at| self.runs[at].is_sealed)
     }
 
-    /// The first error of a run so far.
+    /// Returns the first error of a run so far.
     pub fn error(&self, run: RunId) -> Option<Cause> {
         self.runs[self.run_index(run)?].error
     }

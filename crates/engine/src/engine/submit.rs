@@ -1,4 +1,4 @@
-//! From a submission to a task in the ring: first look, then do; what is refused has touched nothing.
+//! From a submission to a task in the ring. All checks come first, so a refused submission has changed nothing.
 
 use super::Engine;
 use crate::error::{Knob, Submit, SubmitError};
@@ -47,8 +47,8 @@ impl Engine {
         Ok(None)
     }
 
-    /// A slab of its own without a task: it belongs to the innermost scope and is there at once. It has a slot, and is no task
-    /// in reports.
+    /// Allocates a slab without a task: it belongs to the innermost scope and is there at once. It takes a slot, and is
+    /// no task in reports.
     pub fn allocate(&mut self, run: RunId, bytes: u64) -> Result<Submit, SubmitError> {
         let bytes = bytes.max(1);
         let at = self.building(run)?;
@@ -209,7 +209,8 @@ impl Engine {
         })
     }
 
-    /// True if the ring would still be full if all tasks ended and every submitter that is not itself blocked let go.
+    /// Returns the error of a submission that can never fit: the ring would still be full if all tasks ended and every
+    /// submitter that is not itself blocked let go.
     fn pinned(&self, run: usize, bytes: u64) -> Option<SubmitError> {
         let stuck =
             |at: u32| self.runs[at as usize].is_blocked && self.runs[at as usize].scoped > 0;
@@ -309,7 +310,7 @@ fn check_count(count: usize) -> Result<(), SubmitError> {
     if count < usize::from(u16::MAX) { Ok(()) } else { Err(SubmitError::TooMany) }
 }
 
-/// True if an argument and one before it share bytes that one of them writes, whichever comes first.
+/// Refuses an argument that shares bytes with an earlier one, if either of the two writes them.
 fn check_aliasing(member: usize, args: &[Arg], argument: usize) -> Result<(), SubmitError> {
     let is_aliasing = |other: &Arg| {
         let counts = args[argument].tag != Tag::NoDep && other.tag != Tag::NoDep;

@@ -103,7 +103,7 @@ impl Tree {
         root
     }
 
-    /// Those before `node` and those behind it.
+    /// Splits the tree into the nodes before `node` and the nodes after it.
     fn split(&mut self, root: u32, node: u32) -> (u32, u32) {
         self.visits += 1;
         if root == NONE {

@@ -34,7 +34,8 @@ impl Region {
         pair.meet(self.axes(), other.axes(), other.start - self.start)
     }
 
-    /// All steps of both are multiples of one number: where in it do the runs fall?
+    /// Compares residues: all strides of both regions are multiples of one number, so the runs meet only if their
+    /// residues modulo that number do.
     fn residues_meet(&self, other: &Region) -> bool {
         let strides = self.axes().iter().chain(other.axes()).map(|axis| axis.stride);
         let common = strides.fold(0, greatest_common_divisor);

@@ -1,4 +1,4 @@
-//! Why, graphs and critical paths.
+//! Explanations, graphs and critical paths.
 
 use crate::support::{Bench, view};
 use phalanx_engine::*;

@@ -1,4 +1,4 @@
-//! Many tasks: what is kept follows what lives, not what has been. The bytes are counted in `tests/memory`.
+//! Many tasks: memory follows the number of live tasks, not of past ones. The bytes are counted in `tests/memory`.
 
 use crate::support::{Bench, Random, view};
 use phalanx_engine::*;

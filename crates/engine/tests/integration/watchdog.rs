@@ -106,7 +106,7 @@ fn dog_4_forgiven_time_is_part_of_no_budget() {
         "DOG-4: 990 and a budget of 45"
     );
     assert_eq!(stall(&bench, 1035).since, Time(990), "DOG-4: what is used up is charged");
-    // What has just happened does not lie in the future.
+    // Progress of this moment does not move into the future.
     bench.engine.step(Time(1000), Event::Progress(bench.workers[0]));
     bench.engine.forgive(Time(1010), Time(500));
     assert_eq!(stall(&bench, 1055).since, Time(1010), "DOG-4: no more than until now");

@@ -87,7 +87,7 @@ impl Recordings {
         Self(OneThread::new(Rc::new(kept)))
     }
 
-    /// Why a program stopped recording, if one did.
+    /// Returns the reason why a program stopped recording, if one did.
     fn look(&self) -> PyResult<Option<String>> {
         Ok(self.0.get()?.look.borrow().clone())
     }

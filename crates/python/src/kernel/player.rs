@@ -28,7 +28,7 @@ impl Player {
         Self { running, list, at: 0, ongoing: None }
     }
 
-    /// A player of what was recorded so far.
+    /// A player of the operations recorded so far.
     pub(crate) fn of_recorded(running: &Rc<Running>) -> Self {
         let list: Rc<Vec<Op>> = running.list.take().into();
         Self::new(running.clone(), list)

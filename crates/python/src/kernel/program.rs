@@ -128,7 +128,7 @@ impl KernelProgram {
     fn recorded(&mut self, ended: Result<Py<PyAny>, Raised>) -> Player {
         let mut list = self.running.list.take();
         if let Some(unfit) = self.running.unfit.get() {
-            // What was recorded after the operation that will fail does not count.
+            // Operations recorded after the one that will fail do not count.
             list.truncate(unfit + 1);
             return Player::new(self.running.clone(), list.into());
         }

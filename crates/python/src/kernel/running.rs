@@ -1,4 +1,4 @@
-//! A kernel that runs: its tiles, its queues, and the list of what it has recorded.
+//! A kernel that runs: its tiles, its queues, and the list of its recorded operations.
 
 use super::ongoing::Ongoing;
 use super::op::{ArgumentView, Op, Slot};
@@ -84,7 +84,7 @@ pub(crate) struct Running {
     pub(crate) again: RefCell<Option<Again>>,
     /// True if the kernel has asked for its PE.
     pub(crate) has_seen_pe: Cell<bool>,
-    /// Why the kernel stopped recording.
+    /// The reason why the kernel stopped recording.
     pub(crate) look: RefCell<Option<String>>,
     /// The first operation of the list whose operands do not fit.
     pub(crate) unfit: Cell<Option<usize>>,

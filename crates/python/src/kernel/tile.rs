@@ -158,7 +158,7 @@ pub(crate) struct Issued {
 }
 
 impl Issued {
-    /// The number, and what it gives, once.
+    /// The number, and its result, once.
     pub(crate) fn take(&self) -> Option<(Slot, Made)> {
         Some((self.slot, self.made.lock().unwrap_or_else(PoisonError::into_inner).take()?))
     }

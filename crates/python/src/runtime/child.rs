@@ -1,18 +1,18 @@
 //! The side of a child: an interpreter that serves as a worker, and runs Python functions as tasks.
 //!
 //! An argument is an array over the shared memory; the map is Python's own, of the same descriptor, so that no pointer is passed to
-//! Python. What a task was given says so when it is used after the task; a task whose arrays outlive it fails, and says which
-//! (ADR 29; `python/tests/test_workers.py`).
+//! Python. An argument that is used after its task raises an error; a task whose arrays outlive it fails, and the error
+//! names them (ADR 29; `python/tests/test_workers.py`).
 
-use super::domain::TaskSeat;
+use super::domain::TaskDomain;
 use super::error::{OrRaise, exception};
 use super::function::{self, Function};
 use super::graph::RuntimeGraph;
 use super::tensor::{SharedTensor, dtype_name};
 use super::{LOOK, tensor};
 use phalanx_runtime::{
-    Access, ArgumentSpan, Bootstrap, Copied, Data, Failure, Orchestrator, Progress, Seat, Task,
-    serve_found, start_children_by,
+    Access, ArgumentSpan, Bootstrap, Copied, Data, Failure, Orchestrator, OwnedDomain, Progress,
+    Task, serve_found, start_children_by,
 };
 use pyo3::prelude::*;
 use pyo3::types::{PyByteArray, PyBytes, PyTuple};
@@ -93,19 +93,19 @@ pub(crate) struct Running {
     members: usize,
     progress: Progress,
     simulated: AtomicU64,
-    seats: Vec<Arc<Seat>>,
+    domains: Vec<Arc<OwnedDomain>>,
 }
 
 impl Running {
     fn of(task: &Task<'_>) -> Result<Self, Failure> {
-        let seats = (0..task.domain_count()).map(|index| task.seat(index).map(Arc::new));
+        let domains = (0..task.domain_count()).map(|index| task.owned_domain(index).map(Arc::new));
         Ok(Self {
             is_over: AtomicBool::new(false),
             member: task.member(),
             members: task.members(),
             progress: task.progress_of(),
             simulated: AtomicU64::new(0),
-            seats: seats.collect::<Result<_, _>>()?,
+            domains: domains.collect::<Result<_, _>>()?,
         })
     }
 
@@ -143,9 +143,9 @@ pub(crate) fn run_task(task: &mut Task<'_>) -> Result<(), Failure> {
         let result = if is_plain {
             function.call0(py).map(drop)
         } else {
-            let (places, data) = places(py, interpreter, task, &current.0)?;
+            let (positions, data) = positions(py, interpreter, task, &current.0)?;
             let blob = PyBytes::new(py, task.bytes());
-            let result = interpreter.call.call1(py, (function, places, blob)).map(drop);
+            let result = interpreter.call.call1(py, (function, positions, blob)).map(drop);
             drop(data);
             result
         };
@@ -191,15 +191,16 @@ fn function_of(
     found.ok_or_else(|| Failure::new("the function of this task is not known here"))
 }
 
-/// The arguments for Python: where each lies, or a handle for what is only copied; and the rights to have them in place.
-fn places<'py, 't>(
+/// Returns the arguments for Python (the position of each array, or a handle if it is only copied), and the grants to
+/// see them in place.
+fn positions<'py, 't>(
     py: Python<'py>,
     interpreter: &Interpreter,
     task: &mut Task<'t>,
     running: &Arc<Running>,
 ) -> Result<(Bound<'py, PyTuple>, Vec<Data<'t>>), Failure> {
     let count = task.argument_count();
-    let (mut places, mut data) = (Vec::with_capacity(count), Vec::with_capacity(count));
+    let (mut positions, mut data) = (Vec::with_capacity(count), Vec::with_capacity(count));
     for index in 0..count {
         let span = task.argument_span(index)?;
         let argument = task.argument(index)?;
@@ -210,11 +211,11 @@ fn places<'py, 't>(
             let (running, copied) = (running.clone(), argument.copied());
             Py::new(py, CopiedArgument { running, copied }).map(|it| it.into_bound(py).into_any())
         };
-        places.push(object.map_err(|error| failure(py, error))?);
+        positions.push(object.map_err(|error| failure(py, error))?);
         data.push(argument);
     }
-    let places = PyTuple::new(py, places).map_err(|error| failure(py, error))?;
-    Ok((places, data))
+    let positions = PyTuple::new(py, positions).map_err(|error| failure(py, error))?;
+    Ok((positions, data))
 }
 
 /// Lets Python map a memory, if it has not.
@@ -356,13 +357,13 @@ impl RunningTask {
         self.0.simulated.fetch_add(picoseconds, Ordering::Relaxed);
     }
 
-    fn seat(&self, py: Python<'_>, index: usize) -> PyResult<TaskSeat> {
-        let seats = &self.0.seats;
-        let Some(seat) = seats.get(index) else {
-            let text = format!("domain {index} is wanted, {} were given", seats.len());
+    fn domain(&self, py: Python<'_>, index: usize) -> PyResult<TaskDomain> {
+        let domains = &self.0.domains;
+        let Some(domain) = domains.get(index) else {
+            let text = format!("domain {index} is wanted, {} were given", domains.len());
             return Err(exception(py, "WorkerError", text));
         };
-        Ok(TaskSeat { running: self.0.clone(), seat: seat.clone() })
+        Ok(TaskDomain { running: self.0.clone(), domain: domain.clone() })
     }
 }
 

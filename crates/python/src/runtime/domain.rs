@@ -1,10 +1,10 @@
-//! Domains: windows of memory on some chips, and a task's place in them.
+//! Domains: windows of memory on some chips, and the domains of a task.
 
 use super::child::Running;
 use super::error::{OrRaise, exception};
 use super::graph::seconds;
 use super::tensor::{SharedTensor, dtype_name};
-use phalanx_runtime::{self as runtime, DomainError, DomainView, Seat};
+use phalanx_runtime::{self as runtime, DomainError, DomainView, OwnedDomain};
 use pyo3::prelude::*;
 use pyo3::types::PyByteArray;
 use std::sync::Arc;
@@ -47,15 +47,15 @@ impl Domain {
     }
 }
 
-/// A task's place in a domain, while the task runs.
-#[pyclass(frozen, module = "phalanx._core", name = "RuntimeSeat")]
-pub(crate) struct TaskSeat {
+/// A domain of a task, while the task runs.
+#[pyclass(frozen, module = "phalanx._core", name = "TaskDomain")]
+pub(crate) struct TaskDomain {
     pub(crate) running: Arc<Running>,
-    pub(crate) seat: Arc<Seat>,
+    pub(crate) domain: Arc<OwnedDomain>,
 }
 
 #[pymethods]
-impl TaskSeat {
+impl TaskDomain {
     #[getter]
     fn name(&self, py: Python<'_>) -> PyResult<String> {
         self.view(py, |view| Ok(view.name().to_owned()))
@@ -138,7 +138,7 @@ impl TaskSeat {
     }
 }
 
-impl TaskSeat {
+impl TaskDomain {
     fn view<T: Send>(
         &self,
         py: Python<'_>,
@@ -148,7 +148,7 @@ impl TaskSeat {
             let text = "the task of this domain has ended: a domain is of use while its task runs";
             return Err(exception(py, "WorkerError", text));
         }
-        let seat = &self.seat;
-        py.detach(|| act(&seat.view()?)).or_raise(py)
+        let domain = &self.domain;
+        py.detach(|| act(&domain.view()?)).or_raise(py)
     }
 }

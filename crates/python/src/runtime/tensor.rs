@@ -186,7 +186,7 @@ impl SharedTensor {
     }
 }
 
-/// A tensor, and what a task does with it.
+/// A tensor, and its use by a task.
 #[pyclass(frozen, module = "phalanx._core")]
 pub(crate) struct SharedArgument(pub(crate) Argument);
 

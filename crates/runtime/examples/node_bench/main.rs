@@ -28,10 +28,10 @@ mod tasks;
 
 use program::PROGRAM;
 
-/// Why a figure could not be taken.
+/// The cause of a figure that could not be taken.
 type Failed = Box<dyn std::error::Error>;
 
-/// One figure: what, how much, of which unit.
+/// One figure: its name, its value and its unit.
 type Row = (&'static str, f64, &'static str);
 
 /// The amount of work to run.

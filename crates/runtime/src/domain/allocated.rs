@@ -1,4 +1,4 @@
-//! A domain from the side of its node: the memory it is in, and what the node does there itself.
+//! A domain from the side of its node: its memory, and the node's own accesses to it.
 
 use super::notice::{Notice, Until};
 use super::roster::Roster;

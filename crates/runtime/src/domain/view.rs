@@ -128,7 +128,7 @@ impl<'a> DomainView<'a> {
         self.set(peer, cell, |found| found.saturating_add(amount))
     }
 
-    /// Returns the value of a peer's cell in this rank's window. What the peer put before is visible.
+    /// Returns the value of a peer's cell in this rank's window. Data that the peer put before is visible.
     pub fn test(&self, peer: usize, cell: u32) -> Result<u64, DomainError> {
         self.check_cell(cell)?;
         // SYNC: DOM-5: pairs with the store in `set`.

@@ -44,7 +44,7 @@ impl Process {
     fn reap(&mut self, events: &mut Vec<WorkerEvent>) {
         let Some(exit) = self.child.exit() else { return };
         self.is_told = true;
-        // What was published before the death can be seen now, also if it was not a moment ago.
+        // The endings that the child published before its death are visible now, even if they were not a moment ago.
         let damaged = if self.broken.is_none() { self.mail.poll(events).err() } else { None };
         if self.is_stopped && exit == Exit::Status(0) {
             return events.push(WorkerEvent::Left);

@@ -131,7 +131,7 @@ impl Restart {
         self.deferred.push(DeferredTask { dispatch, behind, message });
     }
 
-    /// Skips a task that is kept, and what was sent behind it (EP-7).
+    /// Skips a kept task, and the tasks that were sent behind it (EP-7).
     pub(super) fn recall(&mut self, dispatch: u64) {
         let Self { deferred, skipped, .. } = self;
         deferred.retain(|task| {

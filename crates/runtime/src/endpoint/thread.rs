@@ -4,11 +4,11 @@ use super::mailbox::MailboxClient;
 use super::{Endpoint, Evidence, WorkerEvent};
 use crate::error::Error;
 use crate::inside;
-use crate::node::Node;
+use crate::node::{Asked, Node};
 use crate::runner::{Runner, caught, discard};
 use crate::serve::{Parent, Server};
 use crate::shm::{ChildSide, Mailbox, Sizes};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::thread::{self, JoinHandle};
 
@@ -44,15 +44,49 @@ impl ThreadExit {
 }
 
 /// The node of a worker that is a thread: the thread moves it when it has something to tell.
-struct ParentThread(Arc<Node>);
+struct ParentThread {
+    node: Arc<Node>,
+    /// Number of the thread among those of this process, from 1.
+    worker: u64,
+}
+
+impl ParentThread {
+    fn new(node: &Arc<Node>) -> Self {
+        static THREADS: AtomicU64 = AtomicU64::new(0);
+        let worker = THREADS.fetch_add(1, Ordering::Relaxed) + 1;
+        Self { node: Arc::clone(node), worker }
+    }
+}
 
 impl Parent for ParentThread {
     fn tell(&self, _: &ChildSide) {
-        self.0.ask();
+        self.node.progress().ask(self.worker);
     }
 
-    fn tell_in_passing(&self, _: &ChildSide) -> bool {
-        self.0.ask_in_passing()
+    fn tell_in_passing(&self, _: &ChildSide) -> Asked {
+        self.node.progress().ask_in_passing(self.worker)
+    }
+
+    fn tell_or_leave(&self, _: &ChildSide) -> Asked {
+        self.node.progress().ask_or_leave(self.worker)
+    }
+
+    fn is_answered(&self) -> bool {
+        self.node.progress().is_answered()
+    }
+
+    fn attend(&self) {
+        self.node.progress().attend(self.worker);
+    }
+
+    fn resign(&self) {
+        self.node.progress().resign(self.worker);
+    }
+}
+
+impl Drop for ParentThread {
+    fn drop(&mut self) {
+        self.resign();
     }
 }
 
@@ -87,7 +121,7 @@ fn spawn(
         broken: None,
     };
     let node = Arc::clone(node);
-    let server = Server::new(child, ParentThread(Arc::clone(&node)), runner, node.waiting);
+    let server = Server::new(child, ParentThread::new(&node), runner, node.waiting);
     let tasks_of = tasks_of.to_vec();
     let body = move || {
         inside::serve(tasks_of);

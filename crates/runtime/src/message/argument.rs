@@ -10,7 +10,7 @@ pub(crate) struct ArgumentDescriptor {
     pub memory: u8,
     /// Access of the task.
     pub access: Access,
-    /// The number of its buffer and how often that was used.
+    /// The number and the generation of its buffer.
     pub buffer: (u64, u32),
     /// The first byte, counted in the memory.
     pub offset: u64,
@@ -110,7 +110,7 @@ impl DescriptorHead {
         self.is_dense() && self.rank() == 1
     }
 
-    /// Returns the memory it is in, where it begins, and how many bytes it spans.
+    /// Returns its memory, its first byte and its length.
     #[inline]
     fn reach(&self) -> Reach {
         let [_, _, offset, bytes] = self.0;

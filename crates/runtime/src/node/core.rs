@@ -184,7 +184,7 @@ impl Core {
         }
     }
 
-    /// Takes in what workers say and does what follows; whether anything was said.
+    /// Takes in the events of all workers and carries out the actions that follow. Returns true if there was an event.
     pub(crate) fn pump(&mut self) -> bool {
         let mut clock = None;
         let mut events = std::mem::take(&mut self.scratch.events);

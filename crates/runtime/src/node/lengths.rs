@@ -11,8 +11,8 @@
 const ALONE_NANOSECONDS: u64 = 1_000_000;
 /// After a task of an unknown callable was submitted, the lengths of this many tasks are all noted.
 const EAGER: u32 = 64;
-/// Tasks of this length are always noted.
-const LONG_NANOSECONDS: u64 = 2_000;
+/// Tasks of this length are always noted: long before they are to be alone, and too long for the note to matter.
+const LONG_NANOSECONDS: u64 = 100_000;
 /// One of this many shorter tasks is sampled.
 const SAMPLE: u32 = 16;
 

@@ -37,7 +37,7 @@ impl Core {
         format!("{} is lost: {words}", self.links[at].endpoint.name())
     }
 
-    /// Tells the peers of the worker at `at` in its domains that it is lost for good, and how.
+    /// Tells the peers of the worker at `at` in its domains that it is lost for good, and the cause.
     pub(super) fn tell_of_loss(&mut self, at: usize, words: &str) {
         for domain in self.living_domains() {
             if let Some(rank) = domain.links.iter().position(|link| *link == at) {
@@ -75,8 +75,8 @@ impl Core {
             .collect()
     }
 
-    /// Tells all ranks of a domain that nobody waits for one of them. Who waits there moves from here on, however long nobody
-    /// has looked.
+    /// Tells all ranks of a domain that nobody waits for one of them. A rank that waits there moves from here on,
+    /// however long nobody has looked.
     fn tell_peers(&mut self, domain: &Allocated, rank: usize, until: Until, words: &str) {
         domain.tell(rank, until, words);
         let now = Time(clock::now());

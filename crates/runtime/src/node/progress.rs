@@ -2,8 +2,8 @@
 //!
 //! `node/README.md` has the states, the counters and the races.
 //!
-//! - **PRG-1 (answered).** What a worker thread published before [`ProgressLock::ask`] is taken in by that thread, or by the
-//!   thread that held the lock meanwhile.
+//! - **PRG-1 (answered).** An ending that a worker thread published before [`ProgressLock::ask`] is taken in by that
+//!   thread, or by the thread that held the lock meanwhile.
 
 use super::progress_thread::{ProgressThread, ThreadState};
 use crate::shm::bell::Look;
@@ -37,6 +37,8 @@ pub(crate) struct ProgressLock<C, M: Memory = Region> {
     asked: AtomicU64,
     /// Number of threads that submit and do not wait.
     submitters: AtomicU64,
+    /// Worker thread that looks for requests of others; 0 if there is none. A hint, it orders nothing.
+    attendant: AtomicU64,
     /// True if workers are threads, which ask.
     pub(super) has_threads: bool,
 }
@@ -51,6 +53,7 @@ impl<C: Pump, M: Memory> ProgressLock<C, M> {
             is_closed: AtomicU64::new(0),
             asked: AtomicU64::new(0),
             submitters: AtomicU64::new(0),
+            attendant: AtomicU64::new(0),
             has_threads,
         }
     }
@@ -85,8 +88,12 @@ impl<C: Pump, M: Memory> ProgressLock<C, M> {
         core.is_some_and(|mut core| core.pump())
     }
 
-    /// Takes in what the calling worker thread has published. If another thread holds the lock, that thread does it.
-    pub(super) fn ask(&self) {
+    /// Takes in what the calling worker thread has published. If another thread holds the lock, that thread does it. The caller
+    /// is the attendant from here on.
+    pub(crate) fn ask(&self, worker: u64) {
+        if self.attendant.load(Ordering::Relaxed) != worker {
+            self.attendant.store(worker, Ordering::Relaxed);
+        }
         // SYNC: PRG-1: publishes the caller's event; pairs with the swap in `answer`. A swap and no store, so that a thread
         // that sees a later request sees this event too.
         self.asked.swap(1, Ordering::Release);
@@ -95,14 +102,53 @@ impl<C: Pump, M: Memory> ProgressLock<C, M> {
         self.answer();
     }
 
-    /// Asks, unless a thread submits, since submitters pump now and then; true if it asked. A worker thread that did not ask
-    /// must ask before it sleeps: code of a graph may compute for long between two submissions.
-    pub(super) fn ask_in_passing(&self) -> bool {
-        let is_alone = self.submitters.load(Ordering::Relaxed) == 0;
-        if is_alone {
-            self.ask();
+    /// Asks, unless a thread submits, since submitters pump now and then. A worker thread that did not ask must ask before it
+    /// sleeps: code of a graph may compute for long between two submissions.
+    pub(crate) fn ask_in_passing(&self, worker: u64) -> Asked {
+        if self.has_submitters() {
+            return Asked::Not;
         }
-        is_alone
+        self.ask(worker);
+        Asked::Now
+    }
+
+    /// Asks in passing, or leaves a request to the attendant: the core is in the cache of that thread's processor. A worker thread
+    /// must ask before it sleeps if the request is not answered by then: the attendant may have no processor.
+    pub(crate) fn ask_or_leave(&self, worker: u64) -> Asked {
+        let attendant = self.attendant.load(Ordering::Relaxed);
+        if attendant == 0 || attendant == worker || self.has_submitters() {
+            return self.ask_in_passing(worker);
+        }
+        // SYNC: PRG-1: as in `ask`.
+        self.asked.swap(1, Ordering::Release);
+        Asked::Left
+    }
+
+    /// True if the requests that were left are answered, or a thread that holds the lock is about to answer them.
+    #[inline]
+    pub(crate) fn is_answered(&self) -> bool {
+        self.asked.load(Ordering::Acquire) == 0
+    }
+
+    /// Answers requests if the calling worker thread is the attendant. While a thread submits, that thread does it.
+    #[inline]
+    pub(crate) fn attend(&self, worker: u64) {
+        let is_due = !self.is_answered() && self.attendant.load(Ordering::Relaxed) == worker;
+        if is_due && !self.has_submitters() {
+            self.answer();
+        }
+    }
+
+    /// The calling worker thread is not the attendant any more.
+    pub(crate) fn resign(&self, worker: u64) {
+        if self.attendant.load(Ordering::Relaxed) == worker {
+            self.attendant.store(0, Ordering::Relaxed);
+        }
+    }
+
+    #[inline]
+    fn has_submitters(&self) -> bool {
+        self.submitters.load(Ordering::Relaxed) > 0
     }
 
     /// Counts the caller as a submitter until the guard is dropped.
@@ -206,6 +252,17 @@ impl<C: Pump, M: Memory> ProgressLock<C, M> {
             self.thread.set_state(ThreadState::Active);
         }
     }
+}
+
+/// Result of asking in passing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Asked {
+    /// The thread has asked.
+    Now,
+    /// The thread has left a request; it asks later if that is not answered soon.
+    Left,
+    /// The thread asks later.
+    Not,
 }
 
 /// Number of announcements when a thread released the lock.

@@ -37,7 +37,7 @@ fn node_2_the_lock_is_free_while_a_task_runs_and_while_a_caller_waits() {
         thread::sleep(10 * worker.node.waiting.patience());
         let node = Arc::clone(&worker.node);
         thread::spawn(move || tell.send(node.lock().is_busy()));
-        let is_busy = told.recv_timeout(Duration::from_secs(60));
+        let is_busy = told.recv_timeout(Duration::from_secs(600));
         TASK.store(2, Ordering::Release);
         assert_eq!(is_busy, Ok(true), "NODE-2: the task runs, and the lock is free");
         caller.join().expect("no panic").expect("the task ends well");

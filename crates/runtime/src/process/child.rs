@@ -39,7 +39,7 @@ pub(crate) static IS_ORPHAN: AtomicBool = AtomicBool::new(false);
 /// Socket for last words.
 static SOCKET: OnceLock<OwnedFd> = OnceLock::new();
 
-/// A function that finds the program of a child, by what its parent has announced.
+/// A function that finds the program of a child by the announcement of its parent.
 pub(crate) trait FindProgram:
     FnOnce(&Announced) -> Result<&'static Program, Failure>
 {
@@ -216,6 +216,6 @@ fn be_orphan(bell: &Bell) {
     IS_ORPHAN.store(true, Ordering::Release);
     bell.ring();
     std::thread::sleep(GRACE);
-    // Whatever still runs here, and whatever it has started, runs for nobody.
+    // Nobody uses the remaining threads and descendants: the parent is gone.
     let _ = rustix::process::kill_current_process_group(rustix::process::Signal::KILL);
 }

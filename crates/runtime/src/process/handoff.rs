@@ -299,7 +299,7 @@ fn take<'a>(rest: &mut &'a [u8], count: usize) -> Option<&'a [u8]> {
     Some(taken)
 }
 
-/// Says something on the socket that can be said nowhere else; what does not fit at once is left out, and it says so.
+/// Writes last words to the socket. Text that does not fit at once is cut, and the text says so.
 pub(crate) fn say_last_words(socket: BorrowedFd<'_>, words: &str) {
     /// A socket takes this much even if nobody reads.
     const MOST: usize = 128 << 10;

@@ -149,7 +149,7 @@ impl WatchedChild {
         }
     }
 
-    /// Ends it and all it started, whatever they do.
+    /// Ends it and all processes that it started, whatever they do.
     pub(crate) fn kill(&self) {
         let exit = held(&self.exit);
         if exit.is_none() {
@@ -181,7 +181,7 @@ impl WatchedChild {
             }
         };
         *exit = Some(found);
-        // Those below run for nobody. What they have started since we knew them leaves of itself.
+        // Nobody uses its descendants any more. Processes that they have started since notice it and leave.
         for one in self.descendants.get().into_iter().flatten() {
             let _ = rustix::process::pidfd_send_signal(one, Signal::KILL);
         }
@@ -317,7 +317,7 @@ mod tests {
         ] {
             let child = start(words);
             reaper.add(Arc::clone(&child));
-            told.recv_timeout(Duration::from_secs(60)).expect("it ends");
+            told.recv_timeout(Duration::from_secs(600)).expect("it ends");
             assert_eq!(child.exit(), Some(exit));
             let path = format!("/proc/{}", child.pid.as_raw_nonzero());
             assert!(!std::path::Path::new(&path).exists(), "it is reaped");
@@ -326,7 +326,7 @@ mod tests {
         reaper.add(Arc::clone(&child));
         assert_eq!(child.exit(), None);
         child.kill();
-        told.recv_timeout(Duration::from_secs(60)).expect("it ends");
+        told.recv_timeout(Duration::from_secs(600)).expect("it ends");
         assert_eq!(child.exit(), Some(Exit::Signal(9)));
     }
 
@@ -338,7 +338,7 @@ mod tests {
             reaper.add(Arc::clone(child));
         }
         while children.iter().any(|child| child.exit().is_none()) {
-            told.recv_timeout(Duration::from_secs(60)).expect("they end");
+            told.recv_timeout(Duration::from_secs(600)).expect("they end");
         }
         for (number, child) in (0..).zip(&children) {
             child.kill();

@@ -36,7 +36,7 @@ pub(crate) struct Spawner {
 pub(crate) struct Child {
     pub(crate) role: Role,
     watched: Arc<WatchedChild>,
-    /// Ends with us, and then the child leaves; what it says here are last words.
+    /// Closes when the parent ends, and the child then leaves. The child writes its last words here.
     socket: OwnedFd,
     words: Vec<u8>,
 }
@@ -184,12 +184,13 @@ impl Child {
         String::from_utf8_lossy(&self.words).trim().to_owned()
     }
 
-    /// Returns its end in words: `the process was killed by signal 9 (SIGKILL)`, and what it said last.
+    /// Returns its end in words: `the process was killed by signal 9 (SIGKILL)`, and its last words.
     pub(crate) fn describe_exit(&mut self, exit: Exit) -> String {
         self.with_last_words(in_words(exit))
     }
 
-    /// Returns its end in words before it is proven: how it ended only if the kernel tells already.
+    /// Describes the end of the child before it is proven; names the signal or the status if the kernel already reports
+    /// it.
     pub(crate) fn notice(&mut self) -> String {
         let end = self.watched.ending();
         let end = end.map_or_else(|| "the process has died".to_owned(), in_words);

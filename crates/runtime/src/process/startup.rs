@@ -271,7 +271,7 @@ impl Starting {
 
     fn failed(&self, words: String) -> Error {
         let phase = self.side.phase().unwrap_or(Phase::Failed);
-        // A child that says that it failed did so while it set itself up.
+        // A child that reports a failure has failed while it set itself up.
         let phase = if phase == Phase::Failed { Phase::Bootstrapping } else { phase };
         StartError { worker: self.child.name(), phase, words }.into()
     }

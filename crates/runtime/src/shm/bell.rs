@@ -62,7 +62,7 @@ impl Bell {
     }
 
     /// Creates several bells in one segment.
-    pub fn create_many(count: usize) -> io::Result<Vec<Self>> {
+    pub(crate) fn create_many(count: usize) -> io::Result<Vec<Self>> {
         let bytes = count.saturating_mul(FOOTPRINT);
         let segment = Segment::create("phalanx-bell", bytes)?;
         (0..count)

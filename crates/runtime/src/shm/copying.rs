@@ -128,14 +128,14 @@ mod tests {
         let bytes = 4 * AT_ONCE;
         let segment = Segment::create("test", bytes).expect("a segment");
         std::thread::scope(|scope| {
-            scope.spawn(|| {
+            let writer = scope.spawn(|| {
                 for value in 1..200u8 {
                     // Refused while somebody looks.
                     let _ = Copying::new(&segment).write(0, &vec![value; bytes]);
                 }
             });
             let holder = Holder::new();
-            for _ in 0..2_000 {
+            while !writer.is_finished() {
                 let seen = Grant::reading(&holder, &segment, 0, bytes).expect("GRT-3: it waits");
                 let slice = std::hint::black_box(seen.slice::<u64>().expect("aligned"));
                 let before = [slice[0], slice[slice.len() - 1]];

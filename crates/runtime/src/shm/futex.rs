@@ -2,7 +2,7 @@
 //!
 //! - **FTX-1 (shared).** Sleeper and waker may be different processes.
 //! - **FTX-2 (no lost wake).** A word that does not hold the expected value does not put anybody to sleep.
-//! - **FTX-3 (several words).** [`wait_any`] ends when any of its words is woken or differs.
+//! - **FTX-3 (several words).** `wait_any` ends when any of its words is woken or differs.
 //! - **FTX-4 (deadline).** A deadline ends every sleep; a signal ends none for good: the caller looks and sleeps again.
 
 use std::time::{Duration, Instant};
@@ -13,10 +13,10 @@ use rustix::time::{ClockId, Timespec};
 
 use crate::sync::shared::AtomicU32;
 
-/// Most words that [`wait_any`] can watch.
+/// Most words that `wait_any` can watch.
 pub const MOST: usize = 128;
 /// Longest sleep of [`wait_any`] if the kernel cannot watch every word.
-pub const SLICE: Duration = Duration::from_millis(10);
+pub(crate) const SLICE: Duration = Duration::from_millis(10);
 
 /// Sleeps while `word` is `expected`, at most until the deadline. May return early: look again.
 pub fn wait(word: &AtomicU32, expected: u32, deadline: Option<Instant>) {
@@ -40,7 +40,11 @@ pub fn wake(word: &AtomicU32) {
 ///
 /// The kernel watches [`MOST`] words. If there are more, or if it cannot watch several (before Linux 5.16), the sleep
 /// ends after a [`SLICE`], so that the caller looks at all of them.
-pub fn wait_any(first: (&AtomicU32, u32), rest: &[(&AtomicU32, u32)], deadline: Option<Instant>) {
+pub(crate) fn wait_any(
+    first: (&AtomicU32, u32),
+    rest: &[(&AtomicU32, u32)],
+    deadline: Option<Instant>,
+) {
     if rest.is_empty() {
         return wait(first.0, first.1, deadline);
     }

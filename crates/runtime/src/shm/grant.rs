@@ -1,10 +1,11 @@
 //! A range of shared memory that a running task sees as a slice.
 //!
-//! The contract: the engine runs no two tasks at the same time if one of them writes what the other touches. Inside one
-//! process it is checked here. Between processes it is the engine's word, which `Worker::write_unordered` keeps by asking
-//! what was sent to whom. What a submitter takes out of that order itself (`no_dep`, a manual scope, peers of a domain) is for
-//! the submitter to answer for; between processes the values would be mixed, since every bit pattern is a value of the types
-//! allowed. Arguments without order get no grant, only copies by [`Copying`](super::copying::Copying).
+//! The contract: the engine runs no two tasks at the same time if one of them writes bytes that the other touches.
+//! Inside one process it is checked here. Between processes the engine's order guarantees it, and
+//! `Worker::write_unordered` asks which tasks were sent. A submitter that gives up the order (`no_dep`, a manual scope,
+//! peers of a domain) answers for its accesses: between processes the values would be mixed, since every bit pattern is
+//! a value of the types allowed. Arguments without order get no grant, only copies by
+//! [`Copying`](super::copying::Copying).
 //!
 //! ```text
 //!   in place:  no grant in the way? one more grant      … look, change …      one grant less

@@ -1,6 +1,6 @@
 //! Descriptors that a process was started with.
 //!
-//! - **INH-1 (own copy).** What is given is a descriptor of its own, and neither it nor the inherited one is inherited
+//! - **INH-1 (own copy).** The caller gets a descriptor of its own; neither it nor the inherited one is inherited
 //!   further.
 
 use std::io;

@@ -191,19 +191,19 @@ pub struct Witness<M: Memory = Region> {
 impl Mailbox {
     /// Returns a fresh mailbox for one child, and the parent's side of it; the child gets its segment and that of the bell.
     pub fn create(parent_bell: &Bell, sizes: &Sizes) -> Result<ParentSide, MailboxError> {
-        let parts = MailboxLayout::of(sizes)?;
-        let segment = Segment::create("phalanx-mailbox", parts.bytes)?;
+        let layout = MailboxLayout::of(sizes)?;
+        let segment = Segment::create("phalanx-mailbox", layout.bytes)?;
         let words = Region::new(&segment, 0, RINGS * WORD)?;
-        for (at, value) in parts.handshake(sizes) {
+        for (at, value) in layout.handshake(sizes) {
             words.store(at, value, Ordering::Relaxed);
         }
         words.store(BELL_OFFSET, parent_bell.offset() as u64, Ordering::Relaxed);
         let waking = u64::try_from(Waiting::calibrate().waking().as_nanos()).unwrap_or(u64::MAX);
         words.store(WAKING, waking, Ordering::Relaxed);
         Ok(ParentSide {
-            tasks: Sender::new(parts.tasks(&segment)?, sizes.largest)?,
-            controls: Sender::new(parts.controls(&segment)?, sizes.largest)?,
-            events: Receiver::new(parts.events(&segment)?, sizes.largest)?,
+            tasks: Sender::new(layout.tasks(&segment)?, sizes.largest)?,
+            controls: Sender::new(layout.controls(&segment)?, sizes.largest)?,
+            events: Receiver::new(layout.events(&segment)?, sizes.largest)?,
             child_bell: Bell::at(&segment, CHILD_BELL * WORD)?,
             parent_bell: parent_bell.clone(),
             words,
@@ -218,11 +218,11 @@ impl Mailbox {
     /// Returns the child's side of a mailbox whose memory is mapped already: for a child that is a thread.
     pub fn attach(mailbox: &Segment, parent_bell: &Segment) -> Result<ChildSide, MailboxError> {
         let words = Region::new(mailbox, 0, RINGS * WORD)?;
-        let (parts, sizes) = MailboxLayout::read(&words)?;
+        let (layout, sizes) = MailboxLayout::read(&words)?;
         Ok(ChildSide {
-            tasks: Receiver::new(parts.tasks(mailbox)?, sizes.largest)?,
-            controls: Receiver::new(parts.controls(mailbox)?, sizes.largest)?,
-            events: Sender::new(parts.events(mailbox)?, sizes.largest)?,
+            tasks: Receiver::new(layout.tasks(mailbox)?, sizes.largest)?,
+            controls: Receiver::new(layout.controls(mailbox)?, sizes.largest)?,
+            events: Sender::new(layout.events(mailbox)?, sizes.largest)?,
             witness: Witness { words: words.clone() },
             child_bell: Bell::at(mailbox, CHILD_BELL * WORD)?,
             parent_bell: Bell::at(parent_bell, number(words.load(BELL_OFFSET, Ordering::Relaxed)))?,
@@ -435,12 +435,12 @@ impl MailboxLayout {
         let [tasks, controls, events, largest] =
             [TASKS, CONTROLS, EVENTS, LARGEST].map(|at| number(load(at)));
         let sizes = Sizes { tasks, controls, events, largest };
-        let parts = Self::of(&sizes)?;
-        let (found, expected) = (load(BYTES), parts.bytes as u64);
+        let layout = Self::of(&sizes)?;
+        let (found, expected) = (load(BYTES), layout.bytes as u64);
         if found != expected {
             return Err(MailboxError::Mismatch { what: "size", found, expected });
         }
-        Ok((parts, sizes))
+        Ok((layout, sizes))
     }
 
     fn tasks(&self, segment: &Segment) -> Result<Region, SegmentError> {

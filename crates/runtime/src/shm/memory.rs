@@ -1,4 +1,4 @@
-//! Words that two sides share: the seam between the protocols and where they run.
+//! Words that two sides share: the seam between the protocols and their memory.
 //!
 //! The product has [`Region`], words of a [`Segment`]; the models of the protocols have words of a checker that tries
 //! every order of events and every value that a load may see.
@@ -27,7 +27,7 @@ pub trait Memory: Clone {
     fn load32(&self, at: usize, ordering: Ordering) -> u32;
     /// Adds to the 32 bits of a word that is slept on.
     fn add32(&self, at: usize, value: u32, ordering: Ordering) -> u32;
-    /// Orders what comes before it before what comes after it, for all sides that do so.
+    /// A sequentially consistent fence: two sides that both use it agree on the order of the accesses around it.
     fn fence(&self);
     /// Copies words from `at` on out, relaxed.
     fn read(&self, at: usize, into: &mut [u8]);

@@ -14,7 +14,7 @@
 //!
 //! - **RNG-1 (order).** Every message arrives once, whole, in the order of `push`, after `publish` and not before.
 //! - **RNG-2 (no trust).** Whatever the words hold, each side gives its result or [`Corrupt`]: it never panics, hangs or
-//!   leaves the ring; each word is read once and checked before use. What is corrupt stays so.
+//!   leaves the ring; each word is read once and checked before use. A corrupt ring stays corrupt.
 //! - **RNG-3 (any legal size).** A message up to the largest arrives uncut; a larger one is refused on both sides.
 //! - **RNG-4 (room).** A sender that was refused is told: the `release` that makes room says so.
 //! - **RNG-5 (steady state).** After the first messages neither side allocates.

@@ -105,7 +105,7 @@ impl Segment {
     }
 
     /// Maps all of the memory that another process made.
-    pub fn adopt_whole(fd: OwnedFd) -> io::Result<Self> {
+    pub(crate) fn adopt_whole(fd: OwnedFd) -> io::Result<Self> {
         let bytes = usize::try_from(rustix::fs::fstat(&fd)?.st_size).map_err(io::Error::other)?;
         Self::adopt(fd, bytes)
     }
@@ -198,7 +198,7 @@ impl Segment {
     }
 
     /// Returns the 64-bit word at `offset`.
-    pub fn word64(&self, offset: usize) -> Result<&AtomicU64, SegmentError> {
+    pub(crate) fn word64(&self, offset: usize) -> Result<&AtomicU64, SegmentError> {
         self.check_word(offset, WORD)?;
         Ok(&self.words()[offset / WORD])
     }
@@ -282,7 +282,7 @@ fn merge(word: &AtomicU64, skip: usize, bytes: &[u8]) {
         word.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |found| Some(found & keep | new));
 }
 
-/// True if a file of so many bytes may be made: the kernel ends a process that tries and may not.
+/// Refuses a file above the limit of file sizes: the kernel would end the process that makes it.
 pub(crate) fn check_file_size(bytes: u64) -> io::Result<()> {
     let limit = rustix::process::getrlimit(rustix::process::Resource::Fsize).current;
     match limit.filter(|limit| bytes > *limit) {

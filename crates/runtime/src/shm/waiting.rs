@@ -70,7 +70,7 @@ impl Waiting {
     }
 
     /// Returns the policy for a wake-up time that another process has measured.
-    pub fn with_waking(waking: Duration) -> Self {
+    pub(crate) fn with_waking(waking: Duration) -> Self {
         let patience = (2 * waking.min(MOST_PATIENCE)).clamp(PATIENCE, MOST_PATIENCE);
         Self { cores: cores(), waking, spin: Duration::ZERO, patience }
     }
@@ -90,7 +90,7 @@ impl Waiting {
     }
 
     /// Returns the time to wake a sleeping thread.
-    pub fn waking(&self) -> Duration {
+    pub(crate) fn waking(&self) -> Duration {
         self.waking
     }
 
@@ -143,7 +143,7 @@ impl Waiting {
         )
     }
 
-    /// Looks again and again for a moment; whether there is something.
+    /// Looks repeatedly for a moment. Returns true if there is something.
     fn keep_the_processor(&self, ready: &mut impl FnMut() -> bool) -> bool {
         let mut is_ready = || {
             std::hint::spin_loop();

@@ -1,9 +1,10 @@
-//! Parts of a task without a borrow, for bindings whose user's code cannot be inside of a loan.
+//! Parts of a task without a borrow, for language bindings that cannot hold a Rust reference while user code runs.
 //!
-//! They reach shared memory by copies and atomics only, so that one that is kept by mistake does no harm; a binding ends them
-//! with their task.
+//! They reach shared memory by copies and atomics only, so that a part that is kept by mistake does no harm; a binding
+//! ends them with their task.
 //!
-//! - **LOAN-1 (as the borrowed).** A copy, a place and a seat do what the argument and the domain of the task do.
+//! - **LOAN-1 (as the borrowed).** A `Copied`, an `ArgumentSpan` and an `OwnedDomain` behave as the argument and the
+//!   domain of the task.
 
 use super::{Data, DataError, Task};
 use crate::failure::Failure;
@@ -15,7 +16,7 @@ use std::io;
 use std::ops::Range;
 use std::os::fd::BorrowedFd;
 
-/// The memory of an argument: where it lies, and what its task may do there.
+/// The memory of an argument, and the rights of its task there.
 #[derive(Clone, Copy, Debug)]
 pub struct ArgumentSpan {
     /// Index of its memory; see [`Task::memory`].

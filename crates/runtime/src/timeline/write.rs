@@ -41,7 +41,7 @@ impl Timeline {
         clock: impl Fn(u64) -> u64,
     ) -> io::Result<()> {
         let parent = writer.track("parent", None)?;
-        // When each track of runs is free again.
+        // The time at which each track of runs is free again.
         let mut tracks: Vec<(TrackId, u64)> = Vec::new();
         for run in &self.runs {
             let ended = self.end_of(run);

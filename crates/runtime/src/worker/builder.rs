@@ -173,9 +173,9 @@ impl Builder {
         Self { setting: setting.into(), ..self }
     }
 
-    /// Returns a worker whose process is lost is started again. Tasks that it had and that are
-    /// [idempotent](crate::Call::idempotent) run again, the others have failed. One that was started again three times
-    /// without having done anything, or without having got ready at all, stays lost. What its window held stays.
+    /// Starts a lost worker again. Its [idempotent](crate::Call::idempotent) tasks run again; its other tasks have
+    /// failed. A worker that was started again three times without doing anything, or without getting ready, stays
+    /// lost. The contents of its window stay.
     #[must_use]
     pub fn restart(self) -> Self {
         Self { is_restarting: true, ..self }

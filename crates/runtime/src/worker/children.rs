@@ -76,14 +76,14 @@ impl Worker {
         &self.children.startup
     }
 
-    /// Returns the counts of its engine: what it holds now, and endings that it did not know.
+    /// Returns the counts of its engine: the tasks that it holds now, and endings that it did not know.
     pub fn stats(&self) -> Stats {
         let mut core = self.node.lock();
         core.pump();
         core.engine.stats()
     }
 
-    /// Returns workers that are gone although nobody told them to leave, and how they ended.
+    /// Returns the lost workers and the causes of their ends.
     pub fn lost(&self) -> Vec<Lost> {
         let mut core = self.node.lock();
         core.pump();

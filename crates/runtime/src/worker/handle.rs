@@ -24,7 +24,7 @@ impl RunHandle {
     }
 
     /// Waits until it is over, or until it is known to have failed of a death, a stall or its own code. In that case some of
-    /// its tasks may still be ending; [`Worker::read`](crate::Worker::read) of what it names waits for them.
+    /// its tasks may still be ending; [`Worker::read`](crate::Worker::read) of its tensors waits for them.
     pub fn wait(&self) -> Result<Finished, Error> {
         if let Err(inside) = inside::check_wait(self.node.nonce)
             && !self.is_done()

@@ -1,6 +1,6 @@
 //! Settings of a child worker, as numbers that travel to its process.
 //!
-//! - **SET-1 (round trip).** What was written is read as it was, however deep.
+//! - **SET-1 (round trip).** Written settings are read back unchanged, however deep.
 //! - **SET-2 (strict).** Numbers that nobody writes are refused; nothing panics.
 
 use super::{Budgets, Builder, Isolation};
@@ -32,7 +32,7 @@ pub(crate) fn read(segment: &Segment, program: &'static Program) -> Result<Build
 fn encode(builder: &Builder) -> Vec<u8> {
     let mut numbers = vec![MARK, 0];
     put(builder, &mut numbers);
-    // How many numbers follow: memory comes in whole pages.
+    // The count of numbers that follow: memory comes in whole pages.
     numbers[1] = numbers.len() as u64 - 2;
     numbers.into_iter().flat_map(u64::to_le_bytes).collect()
 }

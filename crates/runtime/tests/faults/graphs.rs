@@ -1,9 +1,9 @@
 //! Random graphs in which tasks fail, panic and take their process with them, while children are killed and stopped from
 //! outside: against the same graphs, one task after the other.
 //!
-//! A task of a random graph finds out who works where it does; what it saw is compared with what it must have seen. So
-//! whatever dies, nothing runs before what it needs has ended well, nothing runs twice, and what ran saw the right bytes.
-//! `PHALANX_GRAPH_SEED` names one seed to try again.
+//! A task of a random graph records its worker and the bytes that it saw; they are compared with the expected ones. So
+//! whichever process dies, no task runs before its producers have ended well, none runs twice, and each that ran saw
+//! the right bytes. `PHALANX_GRAPH_SEED` names one seed to try again.
 
 use crate::count;
 use crate::records::{self, ALARM, Fate, INPUT, OUTPUT, UPDATE};
@@ -298,7 +298,7 @@ fn disturb(dice: &mut Dice) {
 
 /// Waits for the end of a run and for the tasks that it left; whether it ended well.
 fn await_end(worker: &Worker, run: Result<RunHandle, Error>, buffer: &Tensor) -> bool {
-    let ended = run.and_then(|run| run.wait_for(Duration::from_secs(60)).map(drop));
+    let ended = run.and_then(|run| run.wait_for(Duration::from_secs(600)).map(drop));
     assert!(!matches!(ended, Err(Error::TimedOut(_))), "nobody was told");
     eventually("memory is free", || worker.read::<u64>(buffer).is_ok());
     if let Err(error) = &ended {
@@ -333,7 +333,7 @@ fn run_once(
             scope.spawn(|| disturb(&mut other));
         }
         let run = worker.submit("random", |orchestrator| match graph.submit_all(orchestrator) {
-            // What was submitted before goes on.
+            // Earlier submissions go on.
             Err(Error::RunFailed(_)) => Ok(()),
             other => Ok(other?),
         });
@@ -351,7 +351,7 @@ fn run_once(
     Ok(is_good)
 }
 
-/// Which workers run the graphs.
+/// The kind of workers that run the graphs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     Threads,

@@ -102,7 +102,7 @@ fn victim(worker: &Worker, state: State, numbers: &Tensor, dice: &mut Dice) -> R
 
 /// Waits for the end of a run; how long after `begun` it was known.
 fn await_end(run: &RunHandle, begun: Instant) -> (Result<(), Error>, Duration) {
-    let ended = run.wait_for(Duration::from_secs(60)).map(drop);
+    let ended = run.wait_for(Duration::from_secs(600)).map(drop);
     assert!(!matches!(ended, Err(Error::TimedOut(_))), "nobody was told");
     (ended, begun.elapsed())
 }

@@ -115,7 +115,7 @@ pub(crate) fn meet(task: &mut Task<'_>) -> Result<(), Failure> {
     let cells: Vec<_> = (0..members).map(|at| task.argument(at)).collect::<Result<_, _>>()?;
     let mut cells = cells;
     cells[member].write_elements(&[1u64])?;
-    let until = Instant::now() + Duration::from_secs(60);
+    let until = Instant::now() + Duration::from_secs(600);
     for cell in &cells {
         while cell.read_elements::<u64>()? != [1] {
             if Instant::now() > until {
@@ -127,10 +127,10 @@ pub(crate) fn meet(task: &mut Task<'_>) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Runs until its flag is set; fails if nobody does that in 30 seconds, or as many as it is given.
+/// Runs until its flag is set; fails if nobody does that in 10 minutes.
 pub(crate) fn until_told(task: &mut Task<'_>) -> Result<(), Failure> {
     let flag = task.argument(0)?;
-    let until = Instant::now() + Duration::from_secs(task.scalar(0).unwrap_or(30));
+    let until = Instant::now() + Duration::from_secs(600);
     while flag.read_elements::<u64>()? == [0] {
         if Instant::now() > until {
             return Err(Failure::new("nobody told"));
@@ -148,7 +148,7 @@ pub(crate) fn watch(task: &mut Task<'_>) -> Result<(), Failure> {
     let slice = if is_alone { data.slice_mut::<u64>()? } else { data.slice::<u64>()? };
     let before = slice.to_vec();
     begun.write_elements(&[1u64])?;
-    let until = Instant::now() + Duration::from_secs(30);
+    let until = Instant::now() + Duration::from_secs(600);
     while told.read_elements::<u64>()? == [0] {
         if Instant::now() > until {
             return Err(Failure::new("nobody told"));

@@ -35,7 +35,7 @@ pub(crate) fn mislead(worker: &Worker) {
 
 /// True if a run ends though nobody waits for it.
 pub(crate) fn ends_alone(handle: &RunHandle) -> bool {
-    (0..60_000).any(|_| {
+    (0..600_000).any(|_| {
         std::thread::sleep(Duration::from_millis(1));
         handle.is_done()
     })
@@ -159,7 +159,7 @@ fn node_1_work_goes_on_while_code_of_a_graph_computes() {
         }
         graph.flush();
         let all = || TALLIED.load(Ordering::SeqCst) == 50;
-        let is_done = (0..60_000).any(|_| {
+        let is_done = (0..600_000).any(|_| {
             std::thread::sleep(Duration::from_millis(1));
             all()
         });
@@ -181,7 +181,7 @@ fn node_1_what_a_busy_thread_has_ended_is_taken_in() {
             graph.submit_sub(&Call::new(&REST).scalar(1))?;
         }
         // It is sent behind the first, and waits for what only follows from the end of that.
-        graph.submit_sub(&Call::new(&UNTIL_TOLD).args([flag.no_dep()]).scalar(60))?;
+        graph.submit_sub(&Call::new(&UNTIL_TOLD).args([flag.no_dep()]))?;
         graph.submit_sub(&Call::new(&TELL).args([flag.no_dep(), cell.input()]))?;
         Ok(())
     });
@@ -190,7 +190,7 @@ fn node_1_what_a_busy_thread_has_ended_is_taken_in() {
         std::thread::sleep(Duration::from_millis(1));
         TOLD.load(Ordering::SeqCst) > 0
     };
-    (0..60_000).any(is_told);
+    (0..600_000).any(is_told);
     let ended = run.expect("a run").wait();
     assert_eq!(ended.expect("NODE-1").report.completed, 5);
 }
@@ -237,7 +237,7 @@ fn len_1_nobody_waits_behind_a_long_task_while_another_worker_has_nothing_to_do(
             worker.write(&flag, &[0u64]).expect("no run names it");
             worker.run("known", |graph| submit_short_ones(graph, &sum)).expect("it ends");
             let run = worker.submit("one waits for all others", |graph| {
-                graph.submit_sub(&Call::new(&UNTIL_TOLD).args([flag.no_dep()]).scalar(60))?;
+                graph.submit_sub(&Call::new(&UNTIL_TOLD).args([flag.no_dep()]))?;
                 for (number, cell) in cells.iter().enumerate() {
                     let call = if number % 2 == 0 {
                         Call::new(&REST).scalar(2)
@@ -332,8 +332,11 @@ fn critical_of_a_recorded_run_is_the_longest_chain_also_of_tasks_that_waited_for
             for _ in 0..4 {
                 graph.submit_sub(&Call::new(&REST).args([cell.in_out()]).scalar(1))?;
                 graph.flush();
-                let has_ended = || worker.stats().running + worker.stats().queued == 0;
-                assert!((0..60_000).any(|_| has_ended() || short_pause()), "it ends");
+                let has_ended = || {
+                    let now = worker.stats();
+                    now.running + now.queued == 0
+                };
+                assert!((0..600_000).any(|_| has_ended() || short_pause()), "it ends");
             }
             Ok(())
         });

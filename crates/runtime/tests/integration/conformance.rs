@@ -187,7 +187,7 @@ fn what_is_behind_a_failure_does_not_run(builder: Builder) {
             for number in 0..20 {
                 let call = if number == at { failing("the root") } else { Call::new(&NOTE) };
                 let result = graph.submit_sub(&call.args([list.in_out()]).scalar(number));
-                // What is submitted after the failure was heard of is refused.
+                // Submissions are refused once the failure is known.
                 assert!(result.is_ok() || number > at, "EP-7: {result:?}");
             }
             Ok(())

@@ -11,7 +11,7 @@ pub(crate) fn kinds() -> [Builder; 2] {
 
 /// Looks until `is_true`, for a long time.
 fn eventually(mut is_true: impl FnMut() -> bool) {
-    for _ in 0..60_000 {
+    for _ in 0..600_000 {
         if is_true() {
             return;
         }

@@ -25,7 +25,7 @@ fn uses_its_worker(_: &mut Task<'_>) -> Result<(), Failure> {
 
 /// Waits for a run that it is told.
 fn waits_for_a_run(_: &mut Task<'_>) -> Result<(), Failure> {
-    for _ in 0..60_000 {
+    for _ in 0..600_000 {
         let run = UNFINISHED.lock().map_err(|_| Failure::new("poisoned"))?.take();
         if let Some(run) = run {
             run.wait_for(Duration::from_millis(1)).expect_err("it cannot be over");

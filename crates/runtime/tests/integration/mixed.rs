@@ -169,7 +169,7 @@ fn use_it(worker: &Worker, seed: u64) {
             if is_bad {
                 let bad = [buffers[0].in_out()];
                 graph.submit_sub(&Call::new(&MIX).args(bad).scalar(u64::MAX))?;
-                // What is sent behind it does not run.
+                // A task behind the failed one does not run.
                 graph.submit_sub(&Call::new(&MIX).args([buffers[0].in_out()]).scalar(1))?;
             }
             Ok(())

@@ -1,6 +1,6 @@
 //! Tasks that have a name of their own.
 
-use crate::callables::{ADD, NOTHING, PICK, PROGRAM, REST, failing};
+use crate::callables::{ADD, NOTHING, PICK, PROGRAM, UNTIL_TOLD, failing};
 use phalanx_runtime::{Budgets, Builder, Call, DType, Error, RunError, Worker};
 use phalanx_trace::{Format, Writer};
 use std::time::Duration;
@@ -9,7 +9,7 @@ fn builder() -> Builder {
     Worker::builder(&PROGRAM).threads().sub_workers(2).memory(1 << 16).ring(16, 1 << 16)
 }
 
-/// Why a run failed.
+/// The cause of a failed run.
 fn error_of<T>(ended: Result<T, Error>) -> RunError {
     match ended {
         Err(Error::Run(error)) => error,
@@ -51,8 +51,12 @@ fn a_stall_names_the_task_that_is_stuck() -> Result<(), Error> {
     let time = Duration::from_millis;
     let budgets = Budgets { progress: time(40), operation: time(120), ..Budgets::default() };
     let worker = builder().budgets(budgets).init()?;
-    let words = error_of(worker.call(&Call::new(&REST).scalar(2000).named("layer 7"))).to_string();
-    assert!(words.contains(" `layer 7` (`graphs::rest`) for"), "{words}");
+    let flag = worker.tensor(DType::I64, &[1])?;
+    let stuck = Call::new(&UNTIL_TOLD).args([flag.no_dep()]).named("layer 7");
+    let words = error_of(worker.call(&stuck)).to_string();
+    worker.write_unordered(&flag, &[1u64])?;
+    assert!(words.contains(" `layer 7` (`graphs::until_told`) for"), "{words}");
+    drop(flag);
     worker.close()
 }
 

@@ -4,7 +4,7 @@ use phalanx_runtime::*;
 use std::time::Duration;
 
 const SHORT: Duration = Duration::from_millis(20);
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_secs(600);
 
 fn double(task: &mut Task<'_>) -> Result<(), Failure> {
     task.argument(0)?.slice_mut::<u64>()?.iter_mut().for_each(|x| *x *= 2);
@@ -22,23 +22,23 @@ fn wait(task: &mut Task<'_>) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Does with places, copies and a seat what it could do with what they are made of.
+/// Compares spans, copies and an owned domain with the arguments and the domain of the task.
 fn owned(task: &mut Task<'_>) -> Result<(), Failure> {
-    if task.callable() != 2 || task.argument_span(7).is_ok() || task.seat(1).is_ok() {
-        return Err(Failure::new("LOAN-1: it has another place, or more than it was given"));
+    if task.callable() != 2 || task.argument_span(7).is_ok() || task.owned_domain(1).is_ok() {
+        return Err(Failure::new("LOAN-1: it is another callable, or has more than it was given"));
     }
     let span = task.argument_span(0)?;
     let (_, bytes) = task.memory(span.memory).ok_or_else(|| Failure::new("no memory"))?;
-    let seat = task.seat(0)?;
+    let domain = task.owned_domain(0)?;
     let data = task.argument(0)?;
     let copied = data.copied();
     let is_inside = span.start + span.layout.elements() * 8 <= bytes as u64;
     if span.layout != *data.layout() || span.access != data.access() || !is_inside {
-        return Err(Failure::new("LOAN-1: the place differs"));
+        return Err(Failure::new("LOAN-1: the span differs"));
     }
     drop(data);
     let written = copied.write_elements(&[1u64; 4]);
-    let (given, view) = (task.domain(0)?, seat.view()?);
+    let (given, view) = (task.domain(0)?, domain.view()?);
     view.put(view.rank(), "x", 0, &[7u64])?;
     let mut found = [0u64];
     given.get(given.rank(), "x", 0, &mut found)?;

@@ -8,7 +8,7 @@ fn builder() -> Builder {
     Worker::builder(&PROGRAM).threads().sub_workers(1).memory(1 << 16).ring(16, 1 << 16)
 }
 
-/// Why it does not start.
+/// The error of its start.
 fn refusal(builder: Builder) -> String {
     builder.init().err().expect("BLD-1: it is refused").to_string()
 }

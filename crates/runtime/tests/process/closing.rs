@@ -21,7 +21,7 @@ fn prc_7_dropping_a_worker_ends_its_processes() -> Result<(), Error> {
             Ok(())
         })?;
         drop(worker);
-        // What was under way was waited for.
+        // Closing waited for the tasks that were under way.
         assert_eq!(run.wait()?.report.completed, 3);
         drop((run, number));
         left.check();

@@ -1,8 +1,7 @@
 //! Collectives over the windows of domains, on threads and on processes alike.
-#![allow(
+#![expect(
     clippy::cast_possible_truncation,
     clippy::cast_precision_loss,
-    clippy::cast_sign_loss,
     clippy::float_cmp,
     reason = "small whole numbers"
 )]
@@ -12,7 +11,7 @@ use crate::collectives::{
     AFFINE, ALL_GATHER, ALL_REDUCE, ALL_TO_ALL, AWAIT, BROADCAST, CONSUME, Mode, PRODUCE, RANKS,
     REDUCE_SCATTER, REFUSALS, ROUNDS,
 };
-use crate::support::{budgets, builder, turn};
+use crate::support::{PATIENCE, at_some_scale, budgets, builder, turn};
 use phalanx_runtime::{
     Builder, Call, Callable, DType, Domain, DomainSpec, Error, Failure, Orchestrator, Target,
     Worker,
@@ -322,7 +321,11 @@ fn refused(builder: Builder) {
 }
 
 fn missing(builder: Builder) {
-    let worker = chips(builder.budgets(budgets(100, 2500)), 2);
+    at_some_scale(move |scale| missing_at(scale, builder.clone()));
+}
+
+fn missing_at(scale: u32, builder: Builder) {
+    let worker = chips(builder.budgets(budgets(100, u64::from(scale) * 700)), 2);
     let run = worker.run("missing", |graph| {
         let domain = allocate(graph, &[0, 1], 8)?;
         let call = Call::new(&AWAIT).domain(&domain);
@@ -334,7 +337,7 @@ fn missing(builder: Builder) {
     let wanted = "it waits for cell 1 of rank 1 of domain `all`, and that is chip 1";
     assert!(words.contains(wanted) && words.contains("which runs nothing"), "DOM-9: {words}");
     let run = worker.run("the one that waited", |graph| {
-        let call = Call::new(&NOTHING).expected(crate::support::PATIENCE);
+        let call = Call::new(&NOTHING).expected(PATIENCE);
         graph.submit_next_level(Target::Chip(0), &call)?;
         Ok(())
     });
@@ -343,17 +346,21 @@ fn missing(builder: Builder) {
 }
 
 fn slow(builder: Builder) {
-    let worker = chips(builder.budgets(budgets(100, 2500)), 2);
+    at_some_scale(move |scale| slow_at(u64::from(scale), builder.clone()));
+}
+
+fn slow_at(scale: u64, builder: Builder) {
+    let worker = chips(builder.budgets(budgets(100, scale * 700)), 2);
     let run = worker.run("slow", |graph| {
         let domain = allocate(graph, &[0, 1], 8)?;
         let consume = Call::new(&CONSUME).domain(&domain).scalar(1);
         graph.submit_next_level(Target::Chip(0), &consume)?;
         let sleepy = Call::new(&crate::callables::SLEEP)
             .args([domain.buffer(1, "out")?.buffer().tensor(0, DType::I64, &[1])?.in_out()])
-            .scalar(3000)
-            .expected(std::time::Duration::from_secs(20));
+            .scalar(scale * 1_000)
+            .expected(PATIENCE);
         graph.submit_next_level(Target::Chip(1), &sleepy)?;
-        let produce = Call::new(&PRODUCE).domain(&domain).scalar(0).real(1.0);
+        let produce = Call::new(&PRODUCE).domain(&domain).scalar(0).real(1.0).expected(PATIENCE);
         graph.submit_next_level(Target::Chip(1), &produce)?;
         Ok(())
     });

@@ -1,15 +1,15 @@
 //! Trees of workers that are stopped as a whole, and trees in which only some are stopped.
 
-use crate::callables::{PROGRAM, SLEEP};
-use crate::support::{FIXTURE, budgets, descendants, eventually, signal, turn};
+use crate::callables::{PROGRAM, UNTIL_TOLD, clock};
+use crate::support::{FIXTURE, at_some_scale, budgets, descendants, eventually, signal, turn};
 use phalanx_runtime::{Call, DType, Error, Worker};
 use rustix::process::Signal;
 use std::io::{BufRead, BufReader};
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::time::Duration;
 
-/// Longer than every budget of the fixture.
-const STOP: Duration = Duration::from_secs(6);
+/// Longer than every budget of the fixture at scale 1.
+const STOP: Duration = Duration::from_millis(1500);
 
 /// A fixture that has something under way.
 struct Parent {
@@ -19,9 +19,10 @@ struct Parent {
 }
 
 impl Parent {
-    fn start(what: &'static str) -> Self {
+    /// Starts one whose times are `scale` times as long as the shortest, with the given arguments behind that.
+    fn start(what: &'static str, scale: u32, more: &[&str]) -> Self {
         let mut command = Command::new(FIXTURE);
-        command.args(["frozen", what]).stdout(Stdio::piped());
+        command.args(["frozen", what, &scale.to_string()]).args(more).stdout(Stdio::piped());
         let mut process = command.spawn().expect("the fixture starts");
         let out = BufReader::new(process.stdout.take().expect("a pipe"));
         let mut parent = Self { what, process, out };
@@ -53,30 +54,42 @@ impl Parent {
     }
 }
 
+/// One that has not ended goes on and is ended: those below it leave with it.
+impl Drop for Parent {
+    fn drop(&mut self) {
+        if matches!(self.process.try_wait(), Ok(None)) {
+            self.signal(Signal::CONT, true);
+            let _ = self.process.kill().and_then(|()| self.process.wait());
+        }
+    }
+}
+
 #[test]
 fn wch_1_alw_1_a_tree_that_is_stopped_as_a_whole_goes_on_as_if_it_had_not_been() {
     let _turn = turn();
-    let all = ["waits", "kept", "threads", "levels", "starts", "closes"].map(Parent::start);
-    std::thread::sleep(Duration::from_millis(200));
-    for parent in &all {
-        parent.signal(Signal::STOP, true);
-    }
-    std::thread::sleep(STOP);
-    for parent in &all {
-        parent.signal(Signal::CONT, true);
-    }
-    for parent in all {
-        let what = parent.what;
-        assert_eq!(parent.end(), "ended well", "WCH-1: {what}");
-    }
+    at_some_scale(|scale| {
+        let all = ["waits", "kept", "threads", "levels", "starts", "closes"].map(|what| {
+            let parent = Parent::start(what, scale, &[]);
+            std::thread::sleep(scale * Duration::from_millis(50));
+            parent.signal(Signal::STOP, true);
+            parent
+        });
+        std::thread::sleep(scale * STOP);
+        for parent in &all {
+            parent.signal(Signal::CONT, true);
+        }
+        for parent in all {
+            let what = parent.what;
+            assert_eq!(parent.end(), "ended well", "WCH-1: {what}");
+        }
+    });
 }
 
 #[test]
 fn wch_1_workers_that_are_stopped_without_their_parent_are_found_out() {
     let _turn = turn();
-    // Each is stopped as soon as its task runs: the task is over soon.
     let all = ["waits", "kept", "levels"].map(|what| {
-        let parent = Parent::start(what);
+        let parent = Parent::start(what, 1, &["endless"]);
         parent.signal(Signal::STOP, false);
         parent
     });
@@ -87,21 +100,15 @@ fn wch_1_workers_that_are_stopped_without_their_parent_are_found_out() {
     }
 }
 
-/// Returns the time of the budgets' clock, in nanoseconds.
-fn clock() -> u64 {
-    let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
-    now.tv_sec.unsigned_abs() * 1_000_000_000 + now.tv_nsec.unsigned_abs()
-}
-
 #[test]
 fn wch_2_a_thread_that_is_stuck_while_nobody_waits_is_found_out_by_who_waits() -> Result<(), Error>
 {
     let _turn = turn();
     let worker =
         Worker::builder(&PROGRAM).threads().sub_workers(1).budgets(budgets(40, 120)).init()?;
-    let number = worker.tensor(DType::I64, &[1])?;
+    let flag = worker.tensor(DType::I64, &[1])?;
     let run = worker.submit("stuck", |graph| {
-        graph.submit_sub(&Call::new(&SLEEP).scalar(3000).args([number.in_out()]))?;
+        graph.submit_sub(&Call::new(&UNTIL_TOLD).args([flag.no_dep()]))?;
         Ok(())
     })?;
     // Longer than the budget, and nobody looks.
@@ -110,5 +117,7 @@ fn wch_2_a_thread_that_is_stuck_while_nobody_waits_is_found_out_by_who_waits() -
     let Err(Error::Run(error)) = run.wait() else { panic!("WCH-2: it is stuck") };
     let stall = error.stall().expect("WCH-2: the watchdog has ended it");
     assert!(stall.since.0 >= begun, "WCH-2: {stall:?}, and nobody looked before {begun}");
-    Ok(())
+    worker.write_unordered(&flag, &[1u64])?;
+    drop((run, flag));
+    worker.close()
 }

@@ -3,7 +3,9 @@
 use crate::callables::{NOTHING, PROGRAM, wish};
 use crate::collectives::ALL_REDUCE;
 use crate::levels_below::{ADD_BELOW, DO_BELOW, REDUCE_BELOW, STEAL, WHO_BELOW, WILD, deed};
-use crate::support::{Leftovers, budgets, builder, eventually, is_gone, signal, turn};
+use crate::support::{
+    Leftovers, at_some_scale, budgets, builder, eventually, is_gone, signal, turn,
+};
 use phalanx_runtime::{Builder, Call, DType, DomainSpec, Error, Target, Worker};
 use rustix::process::Signal;
 use std::time::Duration;
@@ -227,8 +229,12 @@ fn words(builder: Builder) {
 }
 
 fn nap(builder: Builder) {
-    let worker = tree(builder.budgets(budgets(100, 2500))).init().expect("a tree");
-    send(&worker, [0, 1, 0], deed::NAP).expect("LVL-8: nobody is stuck");
+    at_some_scale(move |scale| {
+        let worker = tree(builder.clone().budgets(budgets(100, u64::from(scale) * 700)));
+        let worker = worker.init().expect("a tree");
+        let nap = deed::NAP + u64::from(scale) * 1_000;
+        send(&worker, [0, 1, 0], nap).expect("LVL-8: nobody is stuck");
+    });
 }
 
 fn stuck(builder: Builder) {
@@ -237,13 +243,16 @@ fn stuck(builder: Builder) {
         // A thread that hangs cannot be ended.
         return;
     }
-    let worker = tree(builder.budgets(budgets(100, 2500))).init().expect("a tree");
-    let words = send(&worker, [0, 1, 0], deed::HANG).expect_err("LVL-8").to_string();
-    for part in ["level 4 worker 0", "level 3 worker 1", "chip 0", "has shown no progress"] {
-        assert!(words.contains(part), "LVL-8: {part}: {words}");
-    }
-    assert!(!words.contains("(`fixture::do_below`) for"), "LVL-8: only the bottom: {words}");
-    send(&worker, [1, 1, 0], deed::WHO).expect("the rest goes on");
+    at_some_scale(move |scale| {
+        let worker = tree(builder.clone().budgets(budgets(100, u64::from(scale) * 700)));
+        let worker = worker.init().expect("a tree");
+        let words = send(&worker, [0, 1, 0], deed::HANG).expect_err("LVL-8").to_string();
+        for part in ["level 4 worker 0", "level 3 worker 1", "chip 0", "has shown no progress"] {
+            assert!(words.contains(part), "LVL-8: {part}: {words}");
+        }
+        assert!(!words.contains("(`fixture::do_below`) for"), "LVL-8: only the bottom: {words}");
+        send(&worker, [1, 1, 0], deed::WHO).expect("the rest goes on");
+    });
 }
 
 /// The processes below a worker, by those right below it.
@@ -326,7 +335,7 @@ fn lvl_7_a_whole_subtree_is_started_again() {
     let number = worker.tensor(DType::I64, &[1]).expect("memory");
     let handle = worker.submit("twice", |graph| {
         let call = Call::new(&DO_BELOW).args([number.in_out()]).idempotent();
-        let call = call.scalar(0).scalar(1).scalar(deed::NAP);
+        let call = call.scalar(0).scalar(1).scalar(deed::HANG_ONCE);
         graph.submit_next_level(Target::Worker(0), &call)?;
         Ok(())
     });

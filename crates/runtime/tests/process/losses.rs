@@ -190,7 +190,7 @@ fn wrk_7_what_a_run_that_was_given_up_named_can_be_read_when_its_tasks_have_ende
             let row = |at| number.rows(at, at + 1);
             let done = graph.submit_sub(&Call::new(&NOTHING))?;
             // It takes the kernel a while to tear it down.
-            let grow = Call::new(&GROW).scalar(256 << 20).args([row(0)?.no_dep()]).after(&[done]);
+            let grow = Call::new(&GROW).scalar(64 << 20).args([row(0)?.no_dep()]).after(&[done]);
             graph.submit_next_level(Target::Chip(0), &grow)?;
             let sleep = Call::new(&SLEEP).scalar(700).args([row(1)?.in_out()]).after(&[done]);
             graph.submit_next_level(Target::Chip(1), &sleep)?;

@@ -1,4 +1,4 @@
-//! Workers that are processes: how they start, what they say, how they die, and what remains.
+//! Workers that are processes: their start, their words, their deaths, and their remains.
 #![expect(clippy::print_stdout, reason = "counts and times, for whoever runs the tests by hand")]
 
 #[path = "../fixture/callables.rs"]

@@ -2,7 +2,9 @@
 
 use crate::callables::{NOTHING, PROGRAM};
 use crate::collectives::{AWAIT, CONSUME, MEET, MEET_ALONE, PRODUCE, deed, way};
-use crate::support::{Leftovers, budgets, builder, eventually, signal, turn};
+use crate::support::{
+    Leftovers, PATIENCE, at_some_scale, budgets, builder, eventually, signal, turn,
+};
 use phalanx_runtime::{
     Builder, Call, DType, Domain, DomainSpec, Error, Finished, Orchestrator, RunHandle, Target,
     Tensor, Worker,
@@ -23,7 +25,7 @@ struct Meeting {
     worker: Worker,
     domain: Domain,
     words: Tensor,
-    /// Returns the number of meetings.
+    /// The number of meetings so far.
     count: Cell<u64>,
 }
 
@@ -101,7 +103,8 @@ impl Meeting {
         assert!(lost.len() == 1 && lost[0].starts_with("chip 1"), "DOM-10: {lost:?}");
         let run = self.worker.run("the others", |graph| {
             for chip in [0, 2] {
-                graph.submit_next_level(Target::Chip(chip), &Call::new(&NOTHING))?;
+                let call = Call::new(&NOTHING).expected(PATIENCE);
+                graph.submit_next_level(Target::Chip(chip), &call)?;
             }
             Ok(())
         });
@@ -193,22 +196,26 @@ fn dom_11_who_has_failed_comes_to_no_more_barriers_of_that_run() {
 fn dom_10_a_peer_that_hangs_is_the_one_that_is_ended() {
     let _turn = turn();
     for make in [threads, builder] {
-        let meeting = Meeting::new(make().budgets(budgets(200, 1500)));
-        let run = meeting.hold([1, deed::HANG, way::BARRIER]);
-        let Err(Error::Run(error)) = run else { panic!("DOM-10: {run:?}") };
-        assert!(error.stall().is_some(), "{error}");
-        assert!(error.to_string().starts_with("chip 1"), "DOM-9: it is named: {error}");
-        meeting.check_losses();
-        // A thread cannot be ended: it is let go now, and it stays lost.
-        let mut flag = vec![0u8; usize::try_from(WORDS).expect("small")];
-        flag[0] = 1;
-        let row = meeting.words.rows(1, 2).expect("a row");
-        meeting.worker.write_unordered(&row, &flag).expect("it is ours");
-        let said = meeting.worker.read_unordered::<u8>(&meeting.words).expect("it is ours");
-        let said = String::from_utf8_lossy(&said).into_owned();
-        assert!(said.contains("waits in vain for the barrier of rank 1: chip 1"), "DOM-10: {said}");
-        assert!(said.contains("has shown no progress"), "DOM-10: {said}");
+        at_some_scale(|scale| end_who_hangs(make().budgets(budgets(100, u64::from(scale) * 700))));
     }
+}
+
+fn end_who_hangs(builder: Builder) {
+    let meeting = Meeting::new(builder);
+    let run = meeting.hold([1, deed::HANG, way::BARRIER]);
+    let Err(Error::Run(error)) = run else { panic!("DOM-10: {run:?}") };
+    assert!(error.stall().is_some(), "{error}");
+    assert!(error.to_string().starts_with("chip 1"), "DOM-9: it is named: {error}");
+    meeting.check_losses();
+    // A thread cannot be ended: it is let go now, and it stays lost.
+    let mut flag = vec![0u8; usize::try_from(WORDS).expect("small")];
+    flag[0] = 1;
+    let row = meeting.words.rows(1, 2).expect("a row");
+    meeting.worker.write_unordered(&row, &flag).expect("it is ours");
+    let said = meeting.worker.read_unordered::<u8>(&meeting.words).expect("it is ours");
+    let said = String::from_utf8_lossy(&said).into_owned();
+    assert!(said.contains("waits in vain for the barrier of rank 1: chip 1"), "DOM-10: {said}");
+    assert!(said.contains("has shown no progress"), "DOM-10: {said}");
 }
 
 #[test]
@@ -283,18 +290,20 @@ fn dom_10_single_tasks_are_told_too() {
 #[test]
 fn dom_10_a_death_while_the_code_of_the_graph_sleeps_costs_nobody_else() {
     let _turn = turn();
-    let meeting = Meeting::new(builder().budgets(budgets(200, 3000)));
-    let run = meeting.worker.run("asleep", |graph| {
-        meeting.submit(graph, [1, deed::ABORT, way::BARRIER])?;
-        graph.flush();
-        // Nobody looks at the node meanwhile, for longer than every budget.
-        std::thread::sleep(Duration::from_secs(4));
-        Ok(())
+    at_some_scale(|scale| {
+        let meeting = Meeting::new(builder().budgets(budgets(100, u64::from(scale) * 500)));
+        let run = meeting.worker.run("asleep", |graph| {
+            meeting.submit(graph, [1, deed::ABORT, way::BARRIER])?;
+            graph.flush();
+            // Nobody looks at the node meanwhile, for longer than every budget.
+            std::thread::sleep(scale * Duration::from_millis(1_200));
+            Ok(())
+        });
+        let words = run.expect_err("DOM-10").to_string();
+        assert!(words.contains("on chip 1") && words.contains("SIGABRT"), "DOM-10: {words}");
+        meeting.check_said(&["SIGABRT", "its last words: "]);
+        meeting.check_losses();
     });
-    let words = run.expect_err("DOM-10").to_string();
-    assert!(words.contains("on chip 1") && words.contains("SIGABRT"), "DOM-10: {words}");
-    meeting.check_said(&["SIGABRT", "its last words: "]);
-    meeting.check_losses();
 }
 
 #[test]
@@ -316,7 +325,7 @@ fn dom_10_a_death_while_nobody_waits_is_told_by_the_progress_thread() {
         eventually("its wait ends", || std::fs::metadata(&path).is_ok());
         std::fs::remove_file(&path).expect("it is there");
     }
-    // The keeper tells the peers first.
+    // The progress thread tells the peers first.
     eventually("the run is over", || run.is_done());
     meeting.check_said(&["SIGABRT"]);
     meeting.check_losses();
@@ -341,8 +350,10 @@ fn dom_11_a_task_that_runs_again_comes_to_a_barrier_only_if_it_had_not() {
     let meeting = Meeting::new(builder().restart());
     let hold = |what: u64| {
         meeting.worker.run("again", |graph| {
-            let data = meeting.domain.buffer(1, "data")?;
-            meeting.worker.write(&data, &[0.0f32; 4])?;
+            for rank in 0..meeting.domain.ranks() {
+                let data = meeting.domain.buffer(rank, "data")?;
+                meeting.worker.write(&data, &[0.0f32; 4])?;
+            }
             let calls = meeting.calls([1, what, way::BARRIER])?.into_iter();
             let calls: Vec<_> = calls.map(|(chip, call)| (chip, call.idempotent())).collect();
             graph.submit_next_level_group(&calls)?;
@@ -352,7 +363,7 @@ fn dom_11_a_task_that_runs_again_comes_to_a_barrier_only_if_it_had_not() {
     for _ in 0..2 {
         hold(deed::DIE_BEFORE).expect("DOM-11: it had not come, and comes when it is sent again");
         assert_eq!(meeting.said(), ["", "", ""], "DOM-11");
-        // The others come late enough for rank 1 to die within.
+        // The others come when rank 1 has died within.
         let words = hold(deed::DIE_WITHIN).expect_err("DOM-11").to_string();
         assert!(words.contains("came to one with this task before it died"), "DOM-11: {words}");
         let said = meeting.said();

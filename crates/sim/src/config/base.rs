@@ -5,8 +5,8 @@
 //!   replaced whole, lists too. A topology of the file takes the sides of the base's topology away. Name and description are not
 //!   taken over.
 //! - **BASE-2 (sources stay true).** A figure of the base keeps its source. A figure that the file gives has no source but the file's.
-//! - **BASE-3 (as if written out).** What is wrong is found in the joined file, and shown in the file: what the base brings, at the name
-//!   of the base.
+//! - **BASE-3 (as if written out).** Errors are found in the joined file and shown in the user's file; an error inside
+//!   the base is shown at the name of the base.
 
 use super::error::{Finding, Location};
 use super::preset::{Preset, chips, preset, presets};
@@ -68,7 +68,7 @@ impl Bases {
     }
 }
 
-/// The name of the base of a machine file; none where it has no base, or one that there is not.
+/// Returns the name of the base of a machine file; none if it has no base, or an unknown one.
 pub fn base_of(text: &str) -> Option<&'static str> {
     let file = yaml::read(text, 0, 0).ok()?;
     Some(named(&file).ok()??.0.name)
@@ -89,7 +89,7 @@ fn named(file: &YamlNode) -> Result<Option<(&'static Preset, Location)>, Finding
     }
     let typed: String = text.chars().take(80).collect();
     let label = suggestion(text, all())
-        .map_or_else(|| "no such base".to_owned(), |near| format!("did you mean `{near}`?"));
+        .map_or_else(|| "no such base".to_owned(), |known| format!("did you mean `{known}`?"));
     let message = format!("`{KEY}` names no machine and no chip: `{typed}`");
     let finding = Finding::new(entry.node.location, message).label(label);
     Err(finding.help(format!("allowed: {}", listed(all()))))

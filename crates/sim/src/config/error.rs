@@ -14,7 +14,7 @@ pub struct Location {
 }
 
 impl Location {
-    /// These bytes of the file.
+    /// Makes the location of these bytes of the file.
     pub fn new(bytes: std::ops::Range<usize>) -> Self {
         Self { source: 0, start: bytes.start, end: bytes.end }
     }
@@ -35,32 +35,32 @@ pub struct Finding {
 }
 
 impl Finding {
-    /// `message` at `location`.
+    /// Makes a finding with a message at a location.
     pub fn new(location: Location, message: impl Into<String>) -> Self {
         Self { location, message: message.into(), label: String::new(), help: None }
     }
 
-    /// With a few words beside the location.
+    /// Adds a label, a few words beside the location.
     #[must_use]
     pub fn label(mut self, label: impl Into<String>) -> Self {
         self.label = label.into();
         self
     }
 
-    /// With what is allowed, or what to try.
+    /// Adds a line of help: the allowed values, or a suggestion.
     #[must_use]
     pub fn help(mut self, help: impl Into<String>) -> Self {
         self.help = Some(help.into());
         self
     }
 
-    /// In the order of the text; at one location, in the order found.
+    /// Compares by position in the text; findings at one location are equal.
     pub(super) fn compare(&self, other: &Self) -> Ordering {
         (self.location.source, self.location.start)
             .cmp(&(other.location.source, other.location.start))
     }
 
-    /// The error in the text it was found in; `file` is what messages call it.
+    /// Makes the error, with the line of the text; `file` is its name in messages.
     pub fn in_text(self, file: &str, text: &str) -> ConfigError {
         let start = self.location.start.min(text.len());
         let line_start = text[..start].rfind('\n').map_or(0, |at| at + 1);
@@ -80,7 +80,7 @@ impl Finding {
     }
 }
 
-/// One thing wrong, where, and what is allowed there.
+/// One error: its position, and the allowed values.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ConfigError {
     message: String,
@@ -95,12 +95,12 @@ pub struct ConfigError {
 }
 
 impl ConfigError {
-    /// The error in one line.
+    /// Returns the error in one line.
     pub fn message(&self) -> &str {
         &self.message
     }
 
-    /// The file, or `--set` for an override.
+    /// Returns the file, or `--set` for an override.
     pub fn file(&self) -> &str {
         &self.file
     }
@@ -115,12 +115,12 @@ impl ConfigError {
         self.column
     }
 
-    /// The line itself.
+    /// Returns the line itself.
     pub fn source_line(&self) -> &str {
         &self.source
     }
 
-    /// The allowed values, or a suggestion.
+    /// Returns the allowed values, or a suggestion.
     pub fn help(&self) -> Option<&str> {
         self.help.as_deref()
     }
@@ -161,18 +161,18 @@ impl ConfigErrors {
         Self::new(findings.into_iter().map(location).collect())
     }
 
-    /// All of `findings` in the text of `file`; none where nothing was found.
+    /// Makes the errors of all `findings` in the text of `file`; none if there are no findings.
     pub fn in_text(findings: Vec<Finding>, file: &str, text: &str) -> Option<Self> {
         let found = !findings.is_empty();
         found.then(|| Self::all(findings, |finding| finding.in_text(file, text)))
     }
 
-    /// Each of them.
+    /// Returns each error.
     pub fn errors(&self) -> &[ConfigError] {
         &self.0
     }
 
-    /// All of them as text for people, with terminal colours if `color`.
+    /// Returns all errors as text for people, with terminal colours if `color`.
     pub fn render(&self, color: bool) -> String {
         let renderer = if color { Renderer::styled() } else { Renderer::plain() };
         let mut shown: Vec<String> =

@@ -107,7 +107,7 @@ impl Override {
         let finding = super::reader::unknown_key(location, section, key, keys);
         let path = &self.text[..self.value - 1];
         match schema::near_path(path.trim()) {
-            Some(near) if section.is_empty() => finding.label(format!("did you mean `{near}`?")),
+            Some(known) if section.is_empty() => finding.label(format!("did you mean `{known}`?")),
             _ => finding,
         }
     }

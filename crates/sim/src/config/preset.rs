@@ -43,17 +43,17 @@ const CHIPS: &[Preset] = &[
     Preset { name: "tpu-v5e", text: include_str!("../../../../machines/chips/tpu-v5e.yaml") },
 ];
 
-/// Every chip that comes with the program: a machine file without the parts around the chip, for `base`.
+/// Returns every chip that comes with the program: a machine file without the parts around the chip, for `base`.
 pub fn chips() -> &'static [Preset] {
     CHIPS
 }
 
-/// Every preset, smallest machine first and the one for checking models last.
+/// Returns every preset, smallest machine first and the one for checking models last.
 pub fn presets() -> &'static [Preset] {
     PRESETS
 }
 
-/// The preset called `name`.
+/// Returns the preset called `name`.
 pub fn preset(name: &str) -> Option<&'static Preset> {
     PRESETS.iter().find(|preset| preset.name == name)
 }

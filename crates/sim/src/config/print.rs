@@ -1,6 +1,6 @@
 //! A machine as text again: a tree that serialises to JSON and prints as a machine file.
 //!
-//! - **PRINT-1 (round trip).** What [`to_yaml`] prints reads back as the same machine.
+//! - **PRINT-1 (round trip).** The text of [`to_yaml`] reads back as the same machine.
 
 use serde::ser::{Serialize, SerializeMap, Serializer};
 
@@ -51,12 +51,12 @@ fn line(key: &str, value: &Tree) -> String {
 pub struct MachineView(Tree);
 
 impl MachineView {
-    /// The view of `spec`.
+    /// Makes the view of `spec`.
     pub fn new(spec: &MachineSpec) -> Self {
         Self(tree(spec))
     }
 
-    /// Every figure with its source, in the order of the file. Name and description are no figures.
+    /// Returns every figure with its source, in the order of the file. Name and description are no figures.
     ///
     /// ```
     /// use phalanx_sim::MachineSpec;

@@ -94,7 +94,7 @@ impl Section<'_> {
         &self.path
     }
 
-    /// The dotted path of `key` in this section, for messages.
+    /// Returns the dotted path of `key` in this section, for messages.
     pub fn path_of(&self, key: &str) -> String {
         schema::join(&self.path, key)
     }
@@ -113,7 +113,7 @@ impl Reader {
         Self { what, findings: Vec::new() }
     }
 
-    /// Number of errors so far.
+    /// Returns the number of errors so far.
     pub const fn reported(&self) -> usize {
         self.findings.len()
     }
@@ -142,7 +142,8 @@ impl Reader {
         self.open(&entry.node, location, path, keys)
     }
 
-    /// The part `key` of `parent`, if it is there; it may have `keys`. A key with nothing behind it is an empty part.
+    /// Reads the part `key` of `parent`, if it is there; it may have `keys`. A key with nothing behind it is an empty
+    /// part.
     pub fn part<'a>(
         &mut self,
         parent: &Section<'a>,
@@ -203,8 +204,8 @@ impl Reader {
         found.map_or(Efficiency::FULL, |found| found.value)
     }
 
-    /// The parts of the mapping `key` of `parent`, in the order of the text, each with the name it was given; each
-    /// may have `keys`.
+    /// Reads the parts of the mapping `key` of `parent`, in the order of the text, each with the name it was given;
+    /// each may have `keys`.
     pub fn named_parts<'a>(
         &mut self,
         parent: &Section<'a>,
@@ -315,7 +316,7 @@ impl Reader {
         path: &str,
         parse: fn(&str) -> Result<T, QuantityError>,
     ) -> Option<Found<T>> {
-        // What is not a scalar is refused like an empty text, so the help is the same.
+        // A list or a map is refused like an empty text, so the help is the same.
         let text = scalar(node).unwrap_or_default();
         match parse(text) {
             Ok(value) => Some(Found { value, location: node.location }),
@@ -365,7 +366,7 @@ impl Reader {
         }
     }
 
-    /// The whole number `key` of `section`, if it is there.
+    /// Reads the whole number `key` of `section`, if it is there.
     pub fn count(
         &mut self,
         section: &Section<'_>,
@@ -378,7 +379,7 @@ impl Reader {
         self.within(found, &path, &allowed, |count| count.to_string())
     }
 
-    /// The number of bytes `key` of `section`, with a unit or without, if it is there.
+    /// Reads the number of bytes `key` of `section`, with a unit or without, if it is there.
     pub fn bytes(
         &mut self,
         section: &Section<'_>,
@@ -412,7 +413,7 @@ impl Reader {
         self.report(Finding::new(found.location, message).label(label).help(help))
     }
 
-    /// The word `key` of `section`, which must be one of `allowed`, if it is there; `what` is what it names.
+    /// Reads the word `key` of `section`, which must be one of `allowed`, if it is there; `what` is the kind of name.
     pub fn choice<'b>(
         &mut self,
         section: &Section<'_>,
@@ -446,7 +447,7 @@ impl Reader {
         self.choice(section, key, what, allowed)
     }
 
-    /// `name`, which stood at `location`, if it can name something in a command and in a report.
+    /// Checks the `name` at `location`, and returns it if commands and reports can use it.
     pub fn word<'a>(&mut self, what: &str, name: &'a str, location: Location) -> Option<&'a str> {
         let good = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
         let starts_well = name.starts_with(|c: char| c.is_ascii_alphanumeric());
@@ -459,7 +460,7 @@ impl Reader {
         self.report(finding.help(help))
     }
 
-    /// The word or sentence `key` of `section`, without the white space around it, if it is there.
+    /// Reads the word or sentence `key` of `section`, without the white space around it, if it is there.
     pub fn text<'a>(&mut self, section: &Section<'a>, key: &str) -> Option<Found<&'a str>> {
         let entry = section.entries.iter().find(|entry| entry.key == key)?;
         match text_of(entry, &section.path_of(key)) {
@@ -495,25 +496,25 @@ pub(super) fn name_of(node: &YamlNode) -> Option<&str> {
     scalar(&entry.node).map(str::trim).filter(|name| !name.is_empty())
 }
 
-/// A key nobody knows, with the near miss.
+/// Reports an unknown key, with a suggestion.
 pub(super) fn unknown_key(location: Location, section: &str, key: &str, keys: &[&str]) -> Finding {
     let within = if section.is_empty() { String::new() } else { format!(" in `{section}`") };
     Finding::new(location, format!("unknown key `{}`{within}", shorten(key)))
-        .label(near_or(key, keys, "key"))
+        .label(suggestion_or(key, keys, "key"))
         .help(format!("allowed keys: {}", schema::list(keys)))
 }
 
-/// A name nobody knows, with the near miss; `what` is what it should name.
+/// Reports an unknown name, with a suggestion; `what` is the kind of name.
 pub fn unknown(location: Location, what: &str, name: &str, allowed: &[&str]) -> Finding {
     Finding::new(location, format!("unknown {what} `{}`", shorten(name)))
-        .label(near_or(name, allowed, what))
+        .label(suggestion_or(name, allowed, what))
         .help(format!("allowed: {}", schema::list(allowed)))
 }
 
-/// The near miss, or that there is none.
-fn near_or(name: &str, known: &[&str], what: &str) -> String {
+/// The label with the suggestion, or with the fact that there is none.
+fn suggestion_or(name: &str, known: &[&str], what: &str) -> String {
     suggestion(name, known.iter().copied())
-        .map_or_else(|| format!("no such {what}"), |near| format!("did you mean `{near}`?"))
+        .map_or_else(|| format!("no such {what}"), |known| format!("did you mean `{known}`?"))
 }
 
 /// As much of what somebody wrote as a message has room for.

@@ -155,7 +155,7 @@ fn and(keys: &[&str]) -> String {
     format!("{} and {last}", first.join(", "))
 }
 
-/// One side of a grid; it is the topology that wants it, so it is shown where the side is missing.
+/// Reads one side of a grid. A missing side is reported at the topology, which needs it.
 fn side(
     r: &mut Reader,
     section: &Section<'_>,

@@ -35,7 +35,7 @@ pub struct FigureText {
     pub range: Range<usize>,
 }
 
-/// The figures in the text of a machine file that are single values; none where the text is no YAML.
+/// Returns the figures in the text of a machine file that are single values; none if the text is no YAML.
 ///
 /// ```
 /// use phalanx_sim::config::figure_texts;
@@ -103,11 +103,11 @@ fn origin(r: &mut Reader, entry: &Entry) -> Option<Origin> {
 fn no_figure(entry: &Entry, known: &BTreeSet<String>) -> Finding {
     let typed: String = entry.key.chars().take(80).collect();
     let ending = format!(".{}", entry.key);
-    let near = known.iter().find(|path| path.ends_with(&ending)).map(String::as_str);
-    let near = near.or_else(|| suggestion(&entry.key, known.iter().map(String::as_str)));
-    let label = near.map_or_else(
+    let found = known.iter().find(|path| path.ends_with(&ending)).map(String::as_str);
+    let found = found.or_else(|| suggestion(&entry.key, known.iter().map(String::as_str)));
+    let label = found.map_or_else(
         || "no such figure in this file".to_owned(),
-        |near| format!("did you mean `{near}`?"),
+        |found| format!("did you mean `{found}`?"),
     );
     Finding::new(entry.key_location, format!("`{KEY}` names no figure of this file: `{typed}`"))
         .label(label)

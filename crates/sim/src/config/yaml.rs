@@ -72,7 +72,7 @@ pub(super) fn read_any(
         )
         .label("no file of this kind needs so much"));
     }
-    // Spans of the library count bytes from the start of what it was given.
+    // Spans of the library count bytes from the start of its input.
     Tree { text, source, offset, open: Vec::new(), root: None, nodes: 0 }.read()
 }
 

@@ -1,8 +1,8 @@
 //! A mirror: one SIP that is simulated, and stands for all SIPs of a group that do the same.
 //!
-//! Where every member of a group runs the program of the first, moved by a symmetry of the group, everything that a member does at an
-//! instant every other member does at the same instant. So what the first sends to another is what it gets itself at that time, from
-//! the member that is as far on the other side. The first SIP is a shard that meets its own images.
+//! Let every member of a group run the program of the first member, moved by a symmetry of the group. Then all members do the same
+//! at the same instant. Each parcel that the first member sends comes back to it at that instant, as the parcel of the
+//! member at the same distance on the other side. The first SIP is a shard that meets its own images.
 //!
 //! - **MIR-1 (as all).** The first SIP does what it does in a run of all SIPs, to the picosecond, provided that the symmetry takes every
 //!   member's program to that of the first, that the members begin at one instant on an idle machine whose SIPs all reach
@@ -93,7 +93,7 @@ impl Exchange for Mirror {
         self.devices
     }
 
-    /// What goes to a shard comes from its opposite, which sends the image of it.
+    /// A parcel to a shard comes back as the image that the opposite shard sends.
     fn meet(&self, own: Standing, out: &mut [Vec<Parcel>], into: &mut [Vec<Parcel>]) -> Standing {
         for (to, parcels) in out.iter_mut().enumerate().filter(|(_, parcels)| !parcels.is_empty()) {
             let image = |sip| self.image(to, sip);

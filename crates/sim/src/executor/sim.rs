@@ -73,7 +73,7 @@ impl Sim {
     }
 
     /// True while the simulation runs: a process or a device has its turn.
-    pub fn is_running(&self) -> bool {
+    pub(crate) fn is_running(&self) -> bool {
         self.0.run.is_running.get()
     }
 
@@ -156,6 +156,12 @@ impl Sim {
     pub(crate) fn quiet_until(&self) -> Time {
         let first = self.0.pending.agendas.of(self.partition()).first_event();
         Time::ps(first.min(self.0.clock.window_end.get() - 1))
+    }
+
+    /// True if `time` is in the current window.
+    #[inline]
+    pub(crate) fn is_in_window(&self, time: Time) -> bool {
+        time.as_ps() < self.0.clock.window_end.get()
     }
 
     /// True if an event of the current partition at `time` with this key has fired, or would have.
@@ -294,7 +300,7 @@ impl Sim {
     }
 
     /// Waits until `deadline`; returns at once if `deadline` has passed.
-    pub fn sleep_until(&self, deadline: Time) -> Sleep {
+    pub(crate) fn sleep_until(&self, deadline: Time) -> Sleep {
         Sleep::new(self.clone(), deadline)
     }
 

@@ -158,7 +158,7 @@ impl Slab {
     }
 }
 
-/// A wait for a point in time; see [`Sim::sleep_until`].
+/// A wait for a point in time; see [`Sim::sleep`].
 pub struct Sleep {
     sim: Sim,
     deadline: Time,

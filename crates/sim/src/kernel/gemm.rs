@@ -7,7 +7,7 @@
 mod plan;
 mod split;
 
-pub use plan::GemmPlan;
+pub use plan::{GemmPlan, GemmProblem};
 pub use split::SplitGemm;
 
 use super::{KernelError, Mask, Tile, Tl, View};

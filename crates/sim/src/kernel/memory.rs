@@ -198,7 +198,7 @@ pub(super) fn load(program: &Program, pieces: impl FnOnce() -> [Option<Piece>; 2
     let transfer = program.transfer(bytes, count);
     program.count_transfer(&transfer);
     issue(program, count, |sip, ask| {
-        program.world().ask_load(sip, ask, transfer.clone(), pieces);
+        program.world().ask_load(sip, ask, &transfer, pieces);
     });
     End::Of(transfer)
 }
@@ -213,7 +213,7 @@ pub(super) fn store(program: &Program, piece: impl FnOnce() -> Piece) -> End {
     let transfer = program.transfer(piece.bytes, 1);
     program.count_transfer(&transfer);
     issue(program, 1, |sip, ask| {
-        program.world().ask_store(sip, ask, transfer.clone(), piece);
+        program.world().ask_store(sip, ask, &transfer, piece);
     });
     program.set_last_store(transfer.clone());
     End::Of(transfer)
@@ -254,7 +254,7 @@ fn read(
     Ok((cube, Some(value)))
 }
 
-/// Returns the cube of a view that accesses nothing: that of the region at its address, or else that of the PE.
+/// Returns the cube of a view that accesses nothing: the cube of the region at its address, or the cube of the PE.
 #[cold]
 fn cube_of_nothing(program: &Program, mmu: &Mmu, view: &View) -> u16 {
     mmu.cube_at(view.address).unwrap_or(program.pe().cube)

@@ -1,6 +1,6 @@
 //! Loads, stores and atomic operations at a list of elements.
 //!
-//! Where a [`View`](super::View) is a pattern, [`Places`] are a list: an offset from a base for each element of a tile.
+//! A [`View`](super::View) is a pattern; [`Places`] are a list: an offset from a base for each element of a tile.
 //! Neighbours in the list that are neighbours in memory form a run; with `dma.burst` each run takes whole bursts, as in a
 //! view. An atomic operation goes to the HBM and back as a load does, and takes one burst (one element, without
 //! `dma.burst`) for each element: elements in one place take turns.

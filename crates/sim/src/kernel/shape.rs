@@ -1,6 +1,6 @@
 //! Tiles in other shapes: ranges, broadcasts, permutations, joins, and elements by index.
 //!
-//! Where a reshape of an owned tile ([`Tile::reshape`]) is free, each of these gives a new tile and is one vector operation
+//! A reshape of an owned tile ([`Tile::reshape`]) is free; each of these gives a new tile and is one vector operation
 //! of the class `add`: the bytes are moved.
 //!
 //! - **SHP-1 (as numpy).** Shapes and orders of elements are those of the functions of numpy with these names.

@@ -132,7 +132,7 @@ impl View {
         dims.sort_unstable();
         let (mut run, mut runs) = (size, 1);
         for (stride, length) in dims {
-            // What is closer than a burst to its neighbour is one run, gaps included.
+            // Neighbours that are less than a burst apart form one run, gaps included.
             if runs == 1 && stride < run.next_multiple_of(burst).max(run + 1) {
                 run += stride * (length - 1);
             } else {

@@ -98,7 +98,7 @@ impl Cache {
         }
     }
 
-    /// Returns the number of a block; `bytes` is what it takes in the cache and on wires.
+    /// Returns the number of a block; `bytes` is its size in the cache and on wires.
     pub(crate) fn block(&mut self, key: BlockKey, cube: u16, bytes: u64) -> BlockNumber {
         let index = match self.numbers.get(&key) {
             Some(index) => *index,

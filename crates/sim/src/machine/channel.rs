@@ -29,6 +29,14 @@ pub(crate) struct Piece {
     pub(crate) block: Option<BlockNumber>,
 }
 
+impl Piece {
+    /// True if the memory of the PE's own cube is the only stage after the DMA.
+    #[inline]
+    fn is_beside(&self, pe: PeId) -> bool {
+        self.cube == pe.cube && self.block.is_none()
+    }
+}
+
 /// The requests to a channel that have not started, and those that have.
 #[derive(Clone, Default)]
 pub(crate) struct ChannelQueue {
@@ -139,27 +147,35 @@ impl World {
         &self,
         sip: &mut Sip,
         ask: &Ask,
-        transfer: Rc<Transfer>,
+        transfer: &Rc<Transfer>,
         pieces: [Option<Piece>; 2],
     ) {
         let queue = sip.pe(ask.pe).queue(Engine::Load);
         if !queue.has_room(self.spec.dma.outstanding) {
-            return queue.wait(ask, Job::Load { transfer, pieces });
+            return queue.wait(ask, Job::Load { transfer: transfer.clone(), pieces });
         }
-        self.start_load(sip, ask, transfer, pieces);
-        self.settle(sip);
+        if !self.start_load(sip, ask, transfer, pieces) {
+            self.settle(sip);
+        }
     }
 
     /// Asks for the store channel of a PE; as [`World::ask_load`].
     #[inline(always)]
     #[expect(clippy::inline_always, reason = "the path stays in registers")]
-    pub(crate) fn ask_store(&self, sip: &mut Sip, ask: &Ask, transfer: Rc<Transfer>, piece: Piece) {
+    pub(crate) fn ask_store(
+        &self,
+        sip: &mut Sip,
+        ask: &Ask,
+        transfer: &Rc<Transfer>,
+        piece: Piece,
+    ) {
         let queue = sip.pe(ask.pe).queue(Engine::Store);
         if !queue.has_room(self.spec.dma.outstanding) {
-            return queue.wait(ask, Job::Store { transfer, piece });
+            return queue.wait(ask, Job::Store { transfer: transfer.clone(), piece });
         }
-        self.start_store(sip, ask, transfer, piece);
-        self.settle(sip);
+        if !self.start_store(sip, ask, transfer, piece) {
+            self.settle(sip);
+        }
     }
 
     /// Asks for the store channel of a PE, for a message; as [`World::ask_load`].
@@ -177,8 +193,9 @@ impl World {
         if !queue.has_room(self.spec.dma.outstanding) {
             return queue.wait(ask, Job::Send { bytes, route, purpose });
         }
-        self.start_send(sip, ask, bytes, route, purpose);
-        self.settle(sip);
+        if !self.start_send(sip, ask, bytes, route, purpose) {
+            self.settle(sip);
+        }
     }
 
     /// Frees a channel at the end of a load or a store, and starts the requests that waited.
@@ -200,10 +217,10 @@ impl World {
         {
             match job {
                 Job::Load { transfer, pieces } => {
-                    self.start_load(sip, ask, transfer.clone(), *pieces);
+                    self.start_load(sip, ask, transfer, *pieces);
                 }
                 Job::Store { transfer, piece } => {
-                    self.start_store(sip, ask, transfer.clone(), *piece);
+                    self.start_store(sip, ask, transfer, *piece);
                 }
                 Job::Send { bytes, route, purpose } => {
                     let purpose = std::mem::replace(purpose, Purpose::None);
@@ -215,20 +232,21 @@ impl World {
         sip.pes[pe].queue(engine).waiting = waiting;
     }
 
+    /// Starts a load; true if it is served early (WIR-5).
     #[inline(always)]
     #[expect(clippy::inline_always, reason = "the path stays in registers")]
     fn start_load(
         &self,
         sip: &mut Sip,
         ask: &Ask,
-        transfer: Rc<Transfer>,
+        transfer: &Rc<Transfer>,
         [first, second]: [Option<Piece>; 2],
-    ) {
+    ) -> bool {
         let bytes = transfer.bytes();
-        let begun = self.begin(sip, ask, Engine::Load, bytes, Some(&transfer));
+        let begun = self.begin(sip, ask, Engine::Load, bytes, Some(transfer));
         let channel = Engine::Load.used(ask.pe);
         let (mut flight, spec) = (begun.flight(bytes, channel), &self.spec);
-        let Some(first) = first else { return };
+        let Some(first) = first else { return true };
         if let Some(second) = second {
             let tail = flight.tail;
             flight.bytes = first.bytes;
@@ -240,26 +258,44 @@ impl World {
             let purpose = Purpose::Piece(Engine::Load, transfer.clone());
             let journey = Journey { flight: later, route, purpose, label: "read" };
             sip.flights.push(ask.number + 1, journey);
+        } else if first.is_beside(ask.pe) && self.is_next_at_memory(sip, begun.start, begun.head) {
+            self.serve_early(sip, (Engine::Load, first.cube), flight, transfer);
+            return true;
         }
         let route = Route::of_load(spec, (first.cube, first.block), ask.pe);
-        let purpose = Purpose::Piece(Engine::Load, transfer);
+        let purpose = Purpose::Piece(Engine::Load, transfer.clone());
         sip.flights.push(ask.number, Journey { flight, route, purpose, label: "read" });
+        false
     }
 
+    /// Starts a store; true if it is served early (WIR-5).
     #[inline(always)]
     #[expect(clippy::inline_always, reason = "the path stays in registers")]
-    fn start_store(&self, sip: &mut Sip, ask: &Ask, transfer: Rc<Transfer>, piece: Piece) {
+    fn start_store(&self, sip: &mut Sip, ask: &Ask, transfer: &Rc<Transfer>, piece: Piece) -> bool {
         let Piece { cube, bytes, block } = piece;
-        let begun = self.begin(sip, ask, Engine::Store, bytes, Some(&transfer));
+        let begun = self.begin(sip, ask, Engine::Store, bytes, Some(transfer));
         let flight = begun.flight(bytes, Engine::Store.used(ask.pe));
+        if piece.is_beside(ask.pe) && self.is_next_at_memory(sip, begun.start, begun.head) {
+            self.serve_early(sip, (Engine::Store, cube), flight, transfer);
+            return true;
+        }
         let route = Route::of_store(&self.spec, ask.pe, (cube, block));
-        let purpose = Purpose::Piece(Engine::Store, transfer);
+        let purpose = Purpose::Piece(Engine::Store, transfer.clone());
         sip.flights.push(ask.number, Journey { flight, route, purpose, label: "write" });
+        false
     }
 
+    /// Starts a message; true if it leaves the SIP early (WIR-5).
     #[inline(always)]
     #[expect(clippy::inline_always, reason = "the path stays in registers")]
-    fn start_send(&self, sip: &mut Sip, ask: &Ask, bytes: u64, route: Route, purpose: Purpose) {
+    fn start_send(
+        &self,
+        sip: &mut Sip,
+        ask: &Ask,
+        bytes: u64,
+        route: Route,
+        purpose: Purpose,
+    ) -> bool {
         let begun = self.begin(sip, ask, Engine::Store, bytes, None);
         let Begun { start, head, tail, .. } = begun;
         let (index, channel) = (sip.index(ask.pe), Engine::Store.used(ask.pe));
@@ -277,7 +313,14 @@ impl World {
         }
         record.op(|| Op::new((start, tail), channel.resource(), "send", bytes));
         let flight = begun.flight(bytes, channel);
+        if let Purpose::Depart(departure) = &purpose
+            && route.is_port()
+            && self.leave_early(sip, start, &flight, departure)
+        {
+            return true;
+        }
         sip.flights.push(ask.number, Journey { flight, route, purpose, label: "write" });
+        false
     }
 
     /// Starts a request: its channel is free, or its time of becoming free is known. A load or a store holds the channel.

@@ -120,7 +120,7 @@ impl World {
         self.schedule(self.sim.now() + inside, from.sip, Act::Credit, number);
     }
 
-    /// Returns a credit to the sender.
+    /// Gives a credit back to the sender.
     #[inline]
     pub(super) fn credit(&self, number: u32) {
         let mut edges = self.edges.borrow_mut();

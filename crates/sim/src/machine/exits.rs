@@ -71,6 +71,11 @@ impl Exit {
 impl World {
     /// Sets the exit of an edge that is new, or has other settings or another group. No message is on its link.
     pub(crate) fn set_exit(&self, edge: &mut Edge, number: u32) {
+        let is_inside = edge.name.from.sip == edge.name.to.sip;
+        if !is_inside && (!edge.is_one_link() || edge.spec.ipcq_credit_size_bytes > 0) {
+            // Packets of messages on their way and of credits take ports when they arrive, without a DMA.
+            self.departs_early.set(false);
+        }
         let is_plain = !edge.is_switched && edge.spec.is_plain();
         edge.direct = edge.hops == 1 && self.zero_cost.send && is_plain;
         edge.has_paths_at_exit = !edge.direct && edge.is_one_link();

@@ -174,6 +174,10 @@ impl World {
     pub(crate) fn open(&self, name: EdgeName, spec: EdgeSpec) -> u32 {
         let edges = &mut *self.edges.borrow_mut();
         let (number, is_new) = edges.open(name, spec);
+        if spec.buffer_kind == BufferKind::Hbm {
+            // A message goes from its link to its slot in a memory, without a DMA.
+            self.serves_early.set(false);
+        }
         if is_new {
             let edge = &mut edges.list[number as usize];
             self.set_route(edge);

@@ -157,6 +157,8 @@ pub(crate) struct Flights {
     pub(super) list: Vec<Journey>,
     free: Vec<u32>,
     issued: u64,
+    /// Number of flights that pass more than the port out of the SIP.
+    inside: u32,
     /// The time of the alarm that is set, [`Time::MAX`] if none is set.
     alarm: Time,
 }
@@ -164,7 +166,7 @@ pub(crate) struct Flights {
 impl Default for Flights {
     fn default() -> Self {
         let (list, free, queue) = (Vec::new(), Vec::new(), Arrivals::default());
-        Self { queue, list, free, issued: 0, alarm: Time::MAX }
+        Self { queue, list, free, issued: 0, inside: 0, alarm: Time::MAX }
     }
 }
 
@@ -182,6 +184,7 @@ impl Flights {
     #[expect(clippy::inline_always, reason = "a flight is built where it stays")]
     pub(super) fn push(&mut self, number: u64, journey: Journey) {
         let time = journey.flight.head;
+        self.inside += u32::from(!journey.route.is_port());
         let slot = match self.free.pop() {
             Some(slot) => slot,
             None => self.grow(),
@@ -229,7 +232,9 @@ impl Flights {
     #[inline]
     fn remove(&mut self, slot: u32) -> Purpose {
         self.free.push(slot);
-        std::mem::replace(&mut self.list[slot as usize].purpose, Purpose::None)
+        let journey = &mut self.list[slot as usize];
+        self.inside -= u32::from(!journey.route.is_port());
+        std::mem::replace(&mut journey.purpose, Purpose::None)
     }
 }
 
@@ -381,6 +386,7 @@ impl World {
                 sip.record.cause(&path);
                 transfer.path().set(path);
                 self.end_transfer(transfer, end);
+                sip.host_until = sip.host_until.max(end);
             }
             Purpose::Deliver(delivery) => {
                 let flight = &sip.flights.list[slot as usize].flight;
@@ -391,14 +397,22 @@ impl World {
         sip.flights.remove(slot);
     }
 
-    /// Ends a piece of a load or of a store, and the transfer with its last piece.
+    /// Ends a piece of a load or of a store that has passed its last stage.
     fn land_piece(&self, sip: &mut Sip, slot: u32) {
-        let Sip { flights, record, pes, pes_per_cube, .. } = sip;
+        let flights = &mut sip.flights;
         flights.free.push(slot);
+        flights.inside -= 1;
         let Journey { flight, purpose, .. } = &mut flights.list[slot as usize];
-        let Purpose::Piece(engine, transfer) = std::mem::replace(purpose, Purpose::None) else {
-            return;
-        };
+        let flight = *flight;
+        if let Purpose::Piece(engine, transfer) = std::mem::replace(purpose, Purpose::None) {
+            self.end_piece(sip, engine, &flight, &transfer);
+        }
+    }
+
+    /// Ends a piece of a load or of a store, and the transfer with its last piece.
+    #[inline]
+    fn end_piece(&self, sip: &mut Sip, engine: Engine, flight: &Flight, transfer: &Transfer) {
+        let Sip { record, pes, pes_per_cube, .. } = sip;
         let mut other = None;
         let Some(flight) = transfer.end_piece(flight, &mut other) else { return };
         let (end, pe) = (flight.tail, transfer.pe());
@@ -413,8 +427,65 @@ impl World {
             let label = if engine == Engine::Load { "load" } else { "store" };
             Op::new((transfer.start(), end), engine.resource(pe), label, transfer.bytes())
         });
-        self.end_transfer(&transfer, end);
+        self.end_transfer(transfer, end);
         self.free_channel(sip, engine, index);
+    }
+
+    /// Moves a load or a store of one piece through the memory of its cube and to its end, before time has moved to its
+    /// arrival there (WIR-5).
+    #[inline(always)]
+    #[expect(clippy::inline_always, reason = "the flight stays in registers")]
+    pub(super) fn serve_early(
+        &self,
+        sip: &mut Sip,
+        (engine, cube): (Engine, u16),
+        mut flight: Flight,
+        transfer: &Transfer,
+    ) {
+        let gate = PeId { sip: sip.number, cube, pe: 0 };
+        let what = Use::new(Resource::Hbm(gate), Kind::Hbm);
+        flight.pass(&mut sip.record, &mut sip.cubes[cube as usize].hbm, self.hbm, what);
+        self.end_piece(sip, engine, &flight, transfer);
+    }
+
+    /// True if a flight of a DMA channel that starts at `start`, and whose head will be at a memory at `head`, is the next one
+    /// there (WIR-5). No flight under way gets there before, and no host, which would have sent its command by now. What a
+    /// channel or a host starts from now on comes later, as a DMA and a host link take that long.
+    #[inline]
+    pub(super) fn is_next_at_memory(&self, sip: &Sip, start: Time, head: Time) -> bool {
+        let now = self.sim.now();
+        self.serves_early.get()
+            && start == now
+            && (sip.flights.inside == 0 || sip.flights.first() > head)
+            && sip.host_until < now
+            && self.sim.is_in_window(head)
+    }
+
+    /// Lets a message leave the SIP that the port is the only stage for, before time has moved to its arrival there; false if
+    /// another could be there before (WIR-5).
+    #[inline]
+    pub(super) fn leave_early(
+        &self,
+        sip: &mut Sip,
+        start: Time,
+        flight: &Flight,
+        departure: &Departure,
+    ) -> bool {
+        let now = self.sim.now();
+        let is_next = self.departs_early.get()
+            && start == now
+            && sip.flights.first() > flight.head
+            && self.sim.is_in_window(flight.head);
+        if !is_next {
+            return false;
+        }
+        let port = self.exits.borrow()[departure.edge as usize].port;
+        if !sip.ports[port].take_early(now, flight.head) {
+            return false;
+        }
+        let Sip { number, ports, record, .. } = sip;
+        self.depart(PortSide { number: *number, ports, record }, flight, departure);
+        true
     }
 
     /// Sets the end of a transfer, and resumes who waits for it then.

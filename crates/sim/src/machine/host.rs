@@ -189,7 +189,7 @@ impl Host {
         self.put(region, 0, Some(value))
     }
 
-    /// The elements of a region as they are now, in no time; `None` without data.
+    /// Returns the elements of a region as they are now, in no time; `None` without data.
     pub fn peek(&self, region: &Region) -> Result<Option<Value>, MemoryError> {
         self.get(region, &[Selection::dense(0, region.elements)])
     }

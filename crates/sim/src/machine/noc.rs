@@ -147,6 +147,12 @@ impl Route {
         self.len += 1;
     }
 
+    /// True if the SIP's port is the only stage.
+    #[inline]
+    pub(super) fn is_port(&self) -> bool {
+        self.len == 1 && matches!(self.legs[0], Leg::Port)
+    }
+
     /// True if no stage is left.
     #[inline]
     pub(crate) fn is_over(&self) -> bool {

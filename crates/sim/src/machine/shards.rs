@@ -1,11 +1,11 @@
-//! The machine of one shard: what leaves it for other shards, and what comes from them.
+//! The machine of one shard, and the parcels that it exchanges with other shards.
 //!
-//! A shard has all nodes of the machine, and uses its own alone: a block of SIPs, and some of the stations. An edge between
-//! shards has a row on both sides. The sender's row has the pending messages and the credits; the receiver's row has the
-//! messages in flight and the arrived ones. A message moves from one row to the other when it takes its credit.
+//! A shard has all nodes of the machine, and uses its own alone: a block of SIPs, and some of the stations. An edge
+//! between shards has two halves. The sender's half has the pending messages and the credits; the receiver's half has
+//! the messages in flight and the arrived ones. A message moves from one half to the other when it takes its credit.
 //!
-//! - **SHD-1 (by value).** What crosses is plain data with the time and the key of its event, so that the order of events does not
-//!   depend on the number of shards (SIM-2).
+//! - **SHD-1 (by value).** A crossing is plain data with the time and the key of its event, so that the order of events
+//!   does not depend on the number of shards (SIM-2).
 //! - **SHD-2 (own alone).** A shard changes the state of its own nodes alone (PAR-1).
 //! - **SHD-3 (gathered).** Shard 0 reports for all. An error of a run is the same on every shard.
 
@@ -47,7 +47,7 @@ pub(crate) enum Crossing {
 }
 
 impl Crossing {
-    /// Returns what crosses at the same instant where every SIP does what its image does.
+    /// Returns the crossing of the image: every SIP is replaced by its image.
     pub(crate) fn moved(self, image: impl Fn(u32) -> u32) -> Self {
         let pe = |pe: PeId| PeId { sip: image(pe.sip), ..pe };
         let moved = |key: Key| key.moved(&image);
@@ -123,7 +123,7 @@ pub(crate) struct Shards {
     own: usize,
     /// The shard of each node.
     owners: Box<[u16]>,
-    /// The mail that leaves, by the shard that it goes to, and the mail that comes, by the shard that it comes from.
+    /// Outgoing parcels by receiving shard, and incoming parcels by sending shard.
     out: RefCell<Vec<Vec<Parcel>>>,
     into: RefCell<Vec<Vec<Parcel>>>,
     /// The own number of each edge, by the shard and the number that it has there.
@@ -195,7 +195,7 @@ impl Shards {
         let is_mirror = self.exchange.is_mirror();
         let ends = [name.from.sip, name.to.sip].map(|sip| usize::from(self.owners[sip as usize]));
         for (shard, out) in self.out.borrow_mut().iter_mut().enumerate() {
-            // What a mirror stands for has no other edges than those of the two ends.
+            // The images of a mirror have no other edges than those of the two ends.
             if shard != self.own && (!is_mirror || ends.contains(&shard)) {
                 out.push(Parcel(Crossing::Edge { number, name, spec }));
             }

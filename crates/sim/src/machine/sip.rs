@@ -28,6 +28,8 @@ pub(crate) struct Sip {
     pub(crate) pes_per_cube: u32,
     pub(crate) cubes: Vec<Cube>,
     pub(crate) flights: Flights,
+    /// The latest end of a request of the host so far.
+    pub(crate) host_until: Time,
     /// The cache that the PEs share, if the machine has one.
     pub(crate) cache: Option<Box<SipCache>>,
     /// The wires into this SIP from the switch or the NIC of each level.
@@ -48,9 +50,12 @@ pub(crate) struct Port {
     /// counted so far.
     pub(crate) starved: Time,
     pub(crate) starved_until: Time,
+    /// The arrival of the last message that left early (WIR-5), and the time at which the wire was free before it.
+    early: Time,
+    free_before: Time,
 }
 
-crate::portable!(struct Port { to, link, wire, starved, starved_until });
+crate::portable!(struct Port { to, link, wire, starved, starved_until, early, free_before });
 
 /// One cube.
 pub(crate) struct Cube {
@@ -129,11 +134,23 @@ pub(crate) struct Pe {
 }
 
 impl Port {
+    /// Prepares for a message that leaves now, early: its head arrives at `head`. False if another has left early and has not
+    /// arrived.
+    #[inline]
+    pub(super) fn take_early(&mut self, now: Time, head: Time) -> bool {
+        if now < self.early {
+            return false;
+        }
+        (self.early, self.free_before) = (head, self.wire.free());
+        true
+    }
+
     /// Counts the idle time of the wire; the message that leaves now has been first in its queue since `since`. Returns the
     /// begin of the idle time.
     #[inline]
     pub(crate) fn note_starved(&mut self, since: Time, now: Time) -> Option<Time> {
-        let from = since.max(self.wire.free()).max(self.starved_until);
+        let free = if now < self.early { self.free_before } else { self.wire.free() };
+        let from = since.max(free).max(self.starved_until);
         if now <= from {
             return None;
         }
@@ -165,6 +182,7 @@ impl Sip {
             upload: Wire::default(),
             cubes: (0..cubes).map(cube).collect(),
             flights: Flights::default(),
+            host_until: Time::ZERO,
             cache: spec.cache.as_ref().map(|cache| Box::new(SipCache::new(cache))),
             pes: vec![Pe::default(); (cubes * spec.pes.count()) as usize],
             pes_per_cube: spec.pes.count(),
@@ -207,6 +225,8 @@ impl Sip {
                 wire: Wire::default(),
                 starved: Time::ZERO,
                 starved_until: Time::ZERO,
+                early: Time::ZERO,
+                free_before: Time::ZERO,
             });
             self.ports.len() - 1
         })

@@ -100,7 +100,7 @@ impl Transfer {
         }
     }
 
-    /// Makes this a new transfer. What is known of its course is set when its channel starts, and at its end.
+    /// Makes this a new transfer. The channel sets its course at the start and at the end.
     #[inline]
     fn begin_again(&mut self, pe: PeId, bytes: u64, pieces: u8) {
         (self.pe, self.bytes) = (pe, bytes);

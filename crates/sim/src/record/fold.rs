@@ -1,5 +1,6 @@
 //! Folding: the steps that no path can reach any more are dropped, and every chain of steps without a branch becomes one
-//! [`Chain`] with the sums of its steps. What is left is a forest with fewer than two chains for each live path (REC-2).
+//! [`Chain`] with the sums of its steps. The remaining steps are a forest with fewer than two chains for each live path
+//! (REC-2).
 
 use super::path::{Step, StepId, Steps};
 use super::path_lines::LineSums;
@@ -108,12 +109,10 @@ impl Room {
 /// The result depends on the steps and the set of roots alone: the order of SIPs and of roots has no effect.
 pub(crate) fn fold(room: &Room, all: &mut [&mut Steps], roots: &[StepId]) {
     let mut forest = Forest::new(all);
-    for root in roots {
-        forest.mark(*root);
-    }
+    forest.mark_all(roots);
     forest.kept.sort_unstable();
     let kept = std::mem::take(&mut forest.kept);
-    let chains: Vec<Chain> = kept.iter().filter_map(|id| forest.chain(*id)).collect();
+    let chains = forest.chains(&kept);
     room.lost.set(room.lost.get() + forest.lost);
     room.taken.set(0);
     // Chains are folded again each time: with many of them, folding must be rare.
@@ -135,11 +134,32 @@ enum StepOrChain {
     Chain(usize),
 }
 
+/// A chain that is put together from its end.
+struct ChainWalk {
+    /// Its place among the chains.
+    place: usize,
+    chain: Chain,
+    sums: Sums,
+    /// The step or chain before it.
+    next: (usize, StepOrChain),
+}
+
+/// The end of a chain.
+enum ChainEnd {
+    /// Nothing is to be added before it.
+    Whole(Chain),
+    /// The step or chain is to be added before it.
+    Begun(Chain, (usize, StepOrChain)),
+}
+
+/// Most ways that are walked at a time. The steps of a way are far apart in memory: the processor fetches those of several ways
+/// at once.
+const WALKS: usize = 8;
+
 /// All steps and chains during a fold.
 struct Forest<'a, 'b> {
     all: &'a mut [&'b mut Steps],
     kept: Vec<StepId>,
-    sums: Sums,
     lost: u64,
     has_lines: bool,
 }
@@ -147,36 +167,52 @@ struct Forest<'a, 'b> {
 impl<'a, 'b> Forest<'a, 'b> {
     fn new(all: &'a mut [&'b mut Steps]) -> Self {
         let has_lines = all.iter().any(|steps| steps.has_lines);
-        Self { all, kept: Vec::new(), sums: Sums::default(), lost: 0, has_lines }
+        Self { all, kept: Vec::new(), lost: 0, has_lines }
     }
 
-    /// Marks the way back from the end of a path.
-    fn mark(&mut self, root: StepId) {
-        let (mut at, mut after) = (root, Mark::Kept);
-        while let Some((sip, place)) = self.find(at) {
-            let steps = &mut *self.all[sip];
-            let (before, parent) = match place {
-                StepOrChain::Step(index) => {
-                    let step = &mut steps.list[index];
-                    let before = step.what.mark();
-                    step.what.set_mark(follow(before, after));
-                    (before, step.parent)
+    /// Marks the ways back from the ends of paths, some of them at a time.
+    fn mark_all(&mut self, roots: &[StepId]) {
+        let mut roots = roots.iter().map(|root| (*root, Mark::Kept));
+        let mut walks: Vec<(StepId, Mark)> = roots.by_ref().take(WALKS).collect();
+        while !walks.is_empty() {
+            let mut at = 0;
+            while at < walks.len() {
+                let (id, after) = walks[at];
+                let before = self.mark(id, after).map(|parent| (parent, Mark::Inner));
+                match before.or_else(|| roots.next()) {
+                    Some(next) => {
+                        walks[at] = next;
+                        at += 1;
+                    }
+                    None => drop(walks.swap_remove(at)),
                 }
-                StepOrChain::Chain(index) => {
-                    let chain = &mut steps.folded[index];
-                    let before = chain.mark;
-                    chain.mark = follow(before, after);
-                    (before, chain.parent)
-                }
-            };
-            if before != Mark::Kept && follow(before, after) == Mark::Kept {
-                self.kept.push(at);
             }
-            if before != Mark::Unreached {
-                return;
-            }
-            (at, after) = (parent, Mark::Inner);
         }
+    }
+
+    /// Marks a step or a chain that is reached as `after` says; returns what comes before it, unless that is marked.
+    #[inline]
+    fn mark(&mut self, id: StepId, after: Mark) -> Option<StepId> {
+        let (sip, place) = self.find(id)?;
+        let steps = &mut *self.all[sip];
+        let (before, parent) = match place {
+            StepOrChain::Step(index) => {
+                let step = &mut steps.list[index];
+                let before = step.what.mark();
+                step.what.set_mark(follow(before, after));
+                (before, step.parent)
+            }
+            StepOrChain::Chain(index) => {
+                let chain = &mut steps.folded[index];
+                let before = chain.mark;
+                chain.mark = follow(before, after);
+                (before, chain.parent)
+            }
+        };
+        if before != Mark::Kept && follow(before, after) == Mark::Kept {
+            self.kept.push(id);
+        }
+        (before == Mark::Unreached).then_some(parent)
     }
 
     #[inline]
@@ -189,23 +225,65 @@ impl<'a, 'b> Forest<'a, 'b> {
         steps.chain_index(id).map(|index| (sip, StepOrChain::Chain(index)))
     }
 
-    /// Returns the chain that ends with a kept step and begins after the kept step before it.
-    fn chain(&mut self, id: StepId) -> Option<Chain> {
-        let (sip, mut first) = self.find(id)?;
-        if let StepOrChain::Chain(index) = first
+    /// Returns the chains that end with the kept steps, each of which begins after the kept step before it; some of them are
+    /// put together at a time.
+    fn chains(&mut self, kept: &[StepId]) -> Vec<Chain> {
+        let mut chains: Vec<Chain> = kept.iter().map(|_| Chain::default()).collect();
+        let (mut left, mut walks) = (kept.iter().enumerate(), Vec::new());
+        let mut spare: Vec<Sums> = std::iter::repeat_with(Sums::default).take(WALKS).collect();
+        loop {
+            while let Some(sums) = spare.pop() {
+                let Some((place, id)) = left.next() else { break };
+                match self.end_with(*id) {
+                    ChainEnd::Begun(chain, next) => {
+                        walks.push(ChainWalk { place, chain, sums, next });
+                    }
+                    ChainEnd::Whole(chain) => {
+                        chains[place] = chain;
+                        spare.push(sums);
+                    }
+                }
+            }
+            if walks.is_empty() {
+                return chains;
+            }
+            let mut at = 0;
+            while at < walks.len() {
+                if self.go_back(&mut walks[at]) {
+                    at += 1;
+                    continue;
+                }
+                let mut walk: ChainWalk = walks.swap_remove(at);
+                walk.chain.parts = walk.sums.take();
+                chains[walk.place] = walk.chain;
+                spare.push(walk.sums);
+            }
+        }
+    }
+
+    /// Begins at the end of the chain of a kept step.
+    fn end_with(&mut self, id: StepId) -> ChainEnd {
+        let Some((sip, last)) = self.find(id) else { return ChainEnd::Whole(Chain::default()) };
+        if let StepOrChain::Chain(index) = last
             && self.inner(self.all[sip].folded[index].parent).is_none()
         {
-            return Some(self.all[sip].folded[index].take());
+            return ChainEnd::Whole(self.all[sip].folded[index].take());
         }
-        let mut chain = self.end_of(id, sip, first);
-        let mut before = Some((sip, first));
-        while let Some((sip, place)) = before {
-            self.begin_with(&mut chain, sip, place);
-            (first, before) = (place, self.inner(chain.parent));
+        ChainEnd::Begun(self.end_of(id, sip, last), (sip, last))
+    }
+
+    /// Lets a chain begin with the step or chain before it; false if it is whole then.
+    #[inline]
+    fn go_back(&mut self, walk: &mut ChainWalk) -> bool {
+        let (sip, first) = walk.next;
+        self.begin_with(walk, sip, first);
+        if let Some(next) = self.inner(walk.chain.parent) {
+            walk.next = next;
+            return true;
         }
-        chain.parts = self.sums.take();
-        self.lost += u64::from(matches!(first, StepOrChain::Step(_)) && self.is_lost(chain.parent));
-        Some(chain)
+        let is_step = matches!(first, StepOrChain::Step(_));
+        self.lost += u64::from(is_step && self.is_lost(walk.chain.parent));
+        false
     }
 
     /// Returns the place of a step that belongs to the chain of the step after it.
@@ -242,11 +320,12 @@ impl<'a, 'b> Forest<'a, 'b> {
 
     /// Lets a chain begin with a step or a chain before it.
     #[inline]
-    fn begin_with(&mut self, chain: &mut Chain, sip: usize, place: StepOrChain) {
+    fn begin_with(&mut self, walk: &mut ChainWalk, sip: usize, place: StepOrChain) {
+        let ChainWalk { chain, sums, .. } = walk;
         match place {
             StepOrChain::Step(index) => {
                 let Step { parent, what, from, to } = self.all[sip].list[index];
-                self.sums.add(what, to - from);
+                sums.add(what, to - from);
                 if let Some(lines) = &mut chain.lines {
                     let place = (self.all[sip].sip(), self.all[sip].mark_at(index));
                     lines.over_gap(chain.from.saturating_sub(to));
@@ -257,7 +336,7 @@ impl<'a, 'b> Forest<'a, 'b> {
             StepOrChain::Chain(index) => {
                 let earlier = self.all[sip].folded[index].take();
                 for part in &earlier.parts {
-                    self.sums.add_part(part);
+                    sums.add_part(part);
                 }
                 let Chain { parent, from, to, ends_outside, latency, lines, .. } = earlier;
                 if let Some(all) = &mut chain.lines {

@@ -134,6 +134,8 @@ pub(crate) struct Steps {
     next: StepId,
     /// Length of the list at which the SIP takes more room; 0 if the run is recorded.
     pub(super) taken: usize,
+    /// True if the machine keeps no steps (REC-5).
+    is_none: bool,
     /// Number of steps before the list.
     pub(super) first: u64,
     /// Number of steps for which the SIP takes room at once.
@@ -169,19 +171,20 @@ impl Steps {
         let before = recording.then(Vec::new);
         let (folded, marks) = (Vec::new(), Vec::new());
         let (first, taken, has_lines) = (0, 0, false);
-        Self { list, next, taken, first, chunk, room, folded, before, marks, has_lines }
+        let is_none = room.is_none();
+        Self { list, next, taken, is_none, first, chunk, room, folded, before, marks, has_lines }
     }
 
     /// Notes that `path` went on to `to` by using a resource.
     #[inline]
     pub(super) fn add(&mut self, path: &mut Path, to: Time, what: Use) {
         debug_assert!(to >= path.at, "REC-1: {what:?} goes back from {} to {to}", path.at);
+        if self.is_none {
+            path.at = to;
+            return;
+        }
         let step = Step { parent: path.last, what, from: path.at, to };
         if self.list.len() >= self.taken {
-            if self.room.is_none() {
-                path.at = to;
-                return;
-            }
             self.take_room(path.gaps);
         }
         path.last = self.next;

@@ -85,7 +85,7 @@ impl LineSum {
 /// The lines of a chain, from its end back.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct LineSums {
-    /// The part that belongs to the line of what follows the chain: no mark is in it.
+    /// The time after the last mark of the chain; it belongs to the line of the next step.
     open: LineSum,
     /// The line of the last mark on the way back.
     current: Option<LineKey>,
@@ -110,7 +110,7 @@ impl LineSums {
         self.current = self.current.or(Some(line));
     }
 
-    /// Goes back over the time between a step and what follows it.
+    /// Goes back over the time between a step and the next one.
     pub(crate) fn over_gap(&mut self, span: Time) {
         if span > Time::ZERO {
             self.now().time += span;

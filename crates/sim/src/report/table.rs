@@ -26,11 +26,6 @@ impl Style {
         self.escaped(text, "\u{1b}[2m", "\u{1b}[0m")
     }
 
-    /// Returns `text` as a word that asks for attention.
-    pub fn warning(self, text: &str) -> String {
-        self.escaped(text, "\u{1b}[1m\u{1b}[33m", "\u{1b}[39m\u{1b}[0m")
-    }
-
     fn escaped(self, text: &str, before: &str, after: &str) -> String {
         match self {
             Self::Plain => text.to_owned(),

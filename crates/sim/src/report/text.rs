@@ -116,7 +116,7 @@ impl Text<'_> {
         Kind::ALL.into_iter().filter(|kind| !is_part(*kind) || is_used(*kind)).collect()
     }
 
-    /// Returns the lines of kernels: the time of all programs at each, by what they waited for.
+    /// Returns the lines of kernels: the time of all programs at each, by the cause of the wait.
     fn lines(&self) -> String {
         let lines = &self.report.lines;
         let columns = ["line", "time", "share", "compute", "memory", "other", "bytes", "source"];

@@ -35,7 +35,7 @@ impl ProfileName {
     /// All of them, in the order in which messages list them.
     pub const ALL: [Self; 3] = [Self::Nccl, Self::Rccl, Self::Plain];
 
-    /// The name in files.
+    /// Returns the name in files.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Nccl => "nccl-2.2x",
@@ -44,7 +44,7 @@ impl ProfileName {
         }
     }
 
-    /// The one with this name.
+    /// Finds the one with this name.
     pub fn from_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|profile| profile.name() == name)
     }
@@ -64,7 +64,7 @@ impl ChoiceName {
     /// All of them, in the order in which messages list them.
     pub const ALL: [Self; 2] = [Self::Library, Self::Fastest];
 
-    /// The name in files.
+    /// Returns the name in files.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Library => "library",
@@ -89,7 +89,7 @@ impl Generation {
     /// All of them, in the order in which messages list them.
     pub const ALL: [Self; 3] = [Self::Ampere, Self::Hopper, Self::Blackwell];
 
-    /// The name in files.
+    /// Returns the name in files.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Ampere => "ampere",
@@ -116,7 +116,7 @@ impl Protocol {
     /// All of them, in the order in which messages list them.
     pub const ALL: [Self; 4] = [Self::Ll, Self::Ll128, Self::Simple, Self::Nvls];
 
-    /// The name in files.
+    /// Returns the name in files.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Ll => "ll",

@@ -112,7 +112,7 @@ impl GemmSpec {
     }
 
     /// Returns the rate that products of a type reach.
-    pub fn rate_of(&self, dtype: DType) -> Rate {
+    pub(crate) fn rate_of(&self, dtype: DType) -> Rate {
         let own = NumberType::of(dtype).and_then(|number| self.rates[number as usize]);
         self.efficiency.of(own.unwrap_or(self.rate))
     }
@@ -139,7 +139,7 @@ impl NumberType {
     /// All of them, in the order in which messages list them.
     pub const ALL: [Self; 6] = [Self::F32, Self::Tf32, Self::F16, Self::Bf16, Self::Fp8, Self::I8];
 
-    /// The name in machine files.
+    /// Returns the name in machine files.
     pub const fn name(self) -> &'static str {
         match self {
             Self::F32 => "f32",
@@ -151,7 +151,7 @@ impl NumberType {
         }
     }
 
-    /// The one that values of this type are; `None` if there is none.
+    /// Returns the number type of values of this type; `None` if there is none.
     pub const fn of(dtype: DType) -> Option<Self> {
         match dtype {
             DType::F32 => Some(Self::F32),
@@ -181,7 +181,7 @@ impl VectorClass {
     /// All of them, in the order in which messages list them.
     pub const ALL: [Self; 4] = [Self::Add, Self::Exp, Self::Divide, Self::Reduce];
 
-    /// The name in machine files.
+    /// Returns the name in machine files.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Add => "add",

@@ -180,19 +180,6 @@ impl MachineSpec {
         }
     }
 
-    /// Returns the position of a device in its group at each level, innermost first.
-    ///
-    /// ```
-    /// use phalanx_sim::MachineSpec;
-    /// let torus = MachineSpec::preset("torus-16")?;
-    /// assert_eq!(torus.coordinates(6), [6]);
-    /// # Ok::<(), phalanx_sim::config::MachineError>(())
-    /// ```
-    pub fn coordinates(&self, device: u32) -> Vec<u32> {
-        let position = |level| device / self.part_size(level) % self.topology_of(level).1;
-        (0..self.level_count()).map(position).collect()
-    }
-
     /// Returns the devices with the same position below `level` that a device reaches in one hop of this level, each once:
     /// up and down in x, then y, then z on rings and grids, all others elsewhere.
     ///
@@ -210,56 +197,6 @@ impl MachineSpec {
             Some(sides) => beside(here, sides, topology.wraps()),
         };
         parts.into_iter().map(|other| device - here * part + other * part).collect()
-    }
-}
-
-/// The work of a machine's switches for a group of devices.
-impl MachineSpec {
-    /// Returns the cost of a multicast among `members`, if one switch connects them all and copies messages.
-    pub fn multicast_among(&self, members: &[u32]) -> Option<InSwitchSpec> {
-        match self.switch_among(members)?.checked_sub(1) {
-            None => self.sips.multicast,
-            Some(above) => self.levels[above].multicast,
-        }
-    }
-
-    /// Returns the cost of a reduction among `members`, if one switch connects them all and combines messages.
-    ///
-    /// ```
-    /// use phalanx_sim::MachineSpec;
-    /// let nodes = "system.levels=[{name: node, count: 2, topology: switch, link: {bandwidth: 50 GB/s, latency: 5 us}}]";
-    /// let changes = ["system.sips.topology=switch", "system.sips.reduction={}", nodes];
-    /// let spec = MachineSpec::preset("quad-sip")?.with_all(changes)?;
-    /// assert!(spec.reduction_among(&[4, 5, 6, 7]).is_some());
-    /// assert!(spec.reduction_among(&[0, 4]).is_none());
-    /// # Ok::<(), phalanx_sim::config::MachineError>(())
-    /// ```
-    pub fn reduction_among(&self, members: &[u32]) -> Option<InSwitchSpec> {
-        match self.switch_among(members)?.checked_sub(1) {
-            None => self.sips.reduction,
-            Some(above) => self.levels[above].reduction,
-        }
-    }
-
-    /// Returns the level whose switch connects any two of `members` by one port each.
-    fn switch_among(&self, members: &[u32]) -> Option<usize> {
-        let first = *members.first()?;
-        let meets = |level: &usize| {
-            members
-                .iter()
-                .all(|member| self.group_of(*member, *level) == self.group_of(first, *level))
-        };
-        let level = (0..self.level_count()).find(meets)?;
-        let part = self.part_size(level);
-        let mut parts: Vec<u32> = members.iter().map(|member| member / part).collect();
-        parts.sort_unstable();
-        let is_apart = parts.windows(2).all(|pair| pair[0] != pair[1]);
-        let is_plain = level.checked_sub(1).is_none_or(|above| {
-            let level = &self.levels[above];
-            !level.shares_nics(part) && level.oversubscription == 1
-        });
-        let is_switch = self.topology_of(level).0 == Topology::Switch;
-        (is_apart && is_plain && is_switch).then_some(level)
     }
 }
 

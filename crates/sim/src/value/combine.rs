@@ -138,11 +138,6 @@ impl Combine {
         self.step(dtype, Step::Constant(Scalar::new(dtype, number).bits()))
     }
 
-    /// Adds a whole constant, converted as by [`Value::full_whole`].
-    pub fn constant_whole(&mut self, dtype: DType, number: i64) -> Register {
-        self.step(dtype, Step::Constant(Scalar::from_i64(dtype, number).bits()))
-    }
-
     /// Adds an operation on one element.
     pub fn unary(&mut self, op: Unary, a: Register) -> Result<Register, CombineError> {
         let dtype = self.dtype(a);

@@ -110,7 +110,7 @@ impl DType {
     }
 
     /// True if elements are 8-bit floating-point numbers.
-    pub const fn is_fp8(self) -> bool {
+    pub(crate) const fn is_fp8(self) -> bool {
         matches!(self, Self::F8e4m3 | Self::F8e5m2)
     }
 

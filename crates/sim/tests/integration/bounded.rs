@@ -29,12 +29,12 @@ fn apart(name: &str, body: impl FnOnce()) {
     assert!(child.status.success() && said[0].contains("1 passed"), "{}", said.concat());
 }
 
-/// Returns the resident bytes of this process, if the system reports them.
+/// Returns the bytes of this process that no file backs, swapped out or not, if the system reports them.
 fn resident() -> u64 {
-    let statm = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();
-    let pages: u64 =
-        statm.split_whitespace().nth(1).and_then(|pages| pages.parse().ok()).unwrap_or(0);
-    pages * 4096
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let line = |name: &str| status.lines().find_map(|line| line.strip_prefix(name));
+    let kib = |name: &str| line(name)?.trim().trim_end_matches(" kB").parse::<u64>().ok();
+    ["RssAnon:", "VmSwap:"].iter().filter_map(|name| kib(name)).sum::<u64>() * 1024
 }
 
 /// Runs `program` and returns the bytes that remain and the bytes that were added.

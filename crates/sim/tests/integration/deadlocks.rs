@@ -37,6 +37,32 @@ fn waiting_for_a_message_that_nobody_sends_is_a_deadlock() {
 }
 
 #[test]
+fn par_3_deadlock_unread_messages_and_end_are_decided_when_no_event_is_left() {
+    let late = Time::us(7);
+    let run = |sent: usize, received: usize| {
+        let send = move |tl: Tl| async move {
+            tl.compute(late).await;
+            send_sizes(tl, ENDS.1, EdgeSpec::default(), vec![64; sent]).await
+        };
+        let receive = move |tl: Tl| {
+            receive_sizes(tl, ENDS.0, EdgeSpec::default(), vec![64; received], Time::ZERO)
+        };
+        let mut machine = Machine::new(bare(), Options::default());
+        machine.launch(0, "sender", &[ENDS.0], send);
+        machine.launch(1, "receiver", &[ENDS.1], receive);
+        let run = machine.run();
+        assert!(machine.now() >= late, "PAR-3: nothing is decided before the last event");
+        run
+    };
+    // The receiver waits from the start, the message comes late: no deadlock before that.
+    run(1, 1).unwrap();
+    let text = deadlock(run(0, 1));
+    assert!(text.starts_with("deadlock at 7000 ns: 1 process waits"), "PAR-3: {text}");
+    let error = run(1, 0).unwrap_err();
+    assert!(matches!(error, RunError::CreditsAway { unread: 1, .. }), "PAR-3: {error:?}");
+}
+
+#[test]
 fn waiting_on_an_edge_that_nobody_opened_names_the_pe_that_should() {
     let edge = EdgeSpec { n_slots: 2, slot_size: 256, ..EdgeSpec::default() };
     let run = pair(

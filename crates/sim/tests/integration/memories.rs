@@ -1,7 +1,7 @@
 //! Outstanding requests, caches, bursts, rates by type, and products by a plan.
 
 use crate::support::{Outcome, bare, rate, wire, without_data};
-use phalanx_sim::kernel::{Gemm, GemmPlan, Operand, SplitGemm, Tl, View};
+use phalanx_sim::kernel::{Gemm, GemmPlan, GemmProblem, Operand, SplitGemm, Tl, View};
 use phalanx_sim::machine::{Machine, Options};
 use phalanx_sim::memory::Region;
 use phalanx_sim::record::Resource;
@@ -245,15 +245,16 @@ proptest! {
 #[test]
 fn the_fastest_plan_splits_k_for_one_row_and_not_for_a_large_square() {
     let spec = MachineSpec::preset("hgx-h100").unwrap();
-    let plan = |dims| GemmPlan::fastest(&spec, (dims, DType::Bf16), (132, 5), (None, None));
+    let (dtype, pes) = (DType::Bf16, 132);
+    let plan = |dims| {
+        let product = GemmProblem { dims, dtype, pes, buffers: 5, tile: None, split_k: None };
+        GemmPlan::fastest(&spec, &product)
+    };
     assert!(plan([1, 512, 16_384]).split_k > 1);
     let large = plan([4096, 4096, 4096]);
     assert_eq!((large.split_k, large.tile[0] * large.tile[1]), (1, 128 * 256));
-    let given = GemmPlan::fastest(
-        &spec,
-        ([64, 64, 4096], DType::Bf16),
-        (132, 2),
-        (Some([64, 32, 128]), Some(3)),
-    );
+    let (tile, split_k) = (Some([64, 32, 128]), Some(3));
+    let product = GemmProblem { dims: [64, 64, 4096], dtype, pes, buffers: 2, tile, split_k };
+    let given = GemmPlan::fastest(&spec, &product);
     assert_eq!((given.tile, given.split_k, given.buffers), ([64, 32, 128], 3, 2));
 }

@@ -22,10 +22,12 @@ mod routes;
 mod script;
 mod simulator;
 
-use crate::support::bare;
+use crate::support::{bare, without_data};
 use draw::{FEW, MANY, machines, round_machines, scenarios};
 use phalanx_sim::MachineSpec;
 use phalanx_sim::executor::PartitionOrder;
+use phalanx_sim::machine::Options;
+use phalanx_sim::report::Report;
 use phalanx_sim::spec::{GridSpec, WireSpec};
 use proptest::prelude::*;
 use script::{Scenario, Times};
@@ -78,6 +80,13 @@ fn with_links_alone(spec: MachineSpec) -> MachineSpec {
     MachineSpec { hbm: bare().hbm, dma: WireSpec::FREE.into(), cubes, pes, ..spec }
 }
 
+/// Returns the scenario with a host link that takes as long as a DMA, or longer: memories may serve early.
+fn with_far_hosts(mut scenario: Scenario) -> Scenario {
+    let spec = &mut scenario.spec;
+    spec.host.latency = spec.host.latency.max(spec.dma.latency);
+    scenario
+}
+
 proptest! {
     #![proptest_config(cases(300))]
 
@@ -89,6 +98,17 @@ proptest! {
     #[test]
     fn flt_1_random_traffic_with_many_equal_times_equals_the_reference(scenario in scenarios(round_machines(), FEW)) {
         compare(&scenario)?;
+    }
+
+    #[test]
+    fn wir_5_memories_that_serve_early_change_nothing(scenario in scenarios(machines(), FEW).prop_map(with_far_hosts)) {
+        let (times, report) = product::run_with(&scenario, without_data());
+        let (late, recorded) = product::run_with(&scenario, Options { record: true, ..without_data() });
+        compare_times(&scenario, &times, &late)?;
+        let seen = |report: &Report| format!("{:?}", (&report.utilisation, &report.stalls, &report.edges, report.events));
+        prop_assert_eq!(seen(&report), seen(&recorded), "WIR-5");
+        let path = |report: &Report| format!("{:?}", (&report.critical_path.parts, report.critical_path.spent));
+        prop_assert_eq!(path(&report), path(&recorded), "WIR-5");
     }
 
     #[test]

@@ -108,6 +108,27 @@ proptest! {
     }
 
     #[test]
+    fn a_load_over_a_tile_keeps_the_masked_elements_of_the_tile(pattern in patterns(), dtype in dtypes()) {
+        let indices = pattern.indices();
+        let (input, array) = counting(dtype, 1, pattern.len);
+        let (other, others) = counting(dtype, -200, indices.len());
+        let element = |(number, index): (usize, &Option<usize>)| {
+            index.map_or(others.elements[number], |at| array.elements[at])
+        };
+        let expected = Array { dtype, elements: indices.iter().enumerate().map(element).collect() };
+        let before = Value::zeros(dtype, indices.len());
+        let got = computed(&[input, other], &before, move |tl, from, out| {
+            let (view, dims) = (pattern.view(&from[0]), pattern.dims.clone());
+            async move {
+                let other = tl.load(&View::of(&from[1])).await?.reshape(dims.as_slice())?;
+                let tile = tl.load_over(&view, &other).await?;
+                tl.store(&View::of(&out), &tile.reshape(out.elements)?).await
+            }
+        });
+        prop_assert_eq!(got, expected);
+    }
+
+    #[test]
     fn a_store_scatters_to_its_view_and_leaves_the_rest_alone(pattern in patterns(), dtype in dtypes()) {
         let indices = pattern.indices();
         let (input, array) = counting(dtype, 1, indices.len());

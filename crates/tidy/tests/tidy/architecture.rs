@@ -1,7 +1,8 @@
-//! ARCHITECTURE.md: the files, functions, types and promises that it names exist.
+//! ARCHITECTURE.md and the other texts: the files, functions, types and promises that they name exist.
 //!
-//! In backticks, `path.rs` is a file below `crates/` whose path ends with that, `path.rs:name` an item of that name in such
-//! a file, `path.rs:Type::name` a function of that type, and `Type::name` a function of a type in any file.
+//! In backticks, `path.rs` is the file below `crates/` whose path ends with that, `path.rs:name` an item of that name in the
+//! file, `path.rs:Type::name` a function of that type, and, in ARCHITECTURE.md, `Type::name` a function of a type in any file.
+//! A path with an item names one file. A line with `at that time` is about files that may be gone.
 
 use super::{File, Repository, has_bare_word, report};
 use std::fmt;
@@ -39,31 +40,50 @@ fn what_architecture_names_exists() {
     report(&offences);
 }
 
-/// Says what is missing of a name in backticks, if it names a file or a function.
-fn missing(repository: &Repository, name: &str) -> Option<String> {
-    let (path, item) = match name.split_once(".rs:") {
-        Some((path, item)) => (format!("{path}.rs"), Some(item)),
-        None if super::has_extension(std::path::Path::new(name), &["rs"]) => {
-            (name.to_string(), None)
+#[test]
+fn what_other_texts_name_exists() {
+    let repository = Repository::read();
+    let mut offences = Vec::new();
+    for file in repository.texts() {
+        let lines = (1..).zip(file.text.lines()).filter(|(_, line)| !line.contains("at that time"));
+        for (number, name) in lines.flat_map(|(n, line)| quoted(line).map(move |name| (n, name))) {
+            if let Some(reason) = missing_file(&repository, name) {
+                offences.push(format!("{}:{number}: `{name}`: {reason}", file.path));
+            }
         }
-        None => return missing_function(repository, name),
+    }
+    report(&offences);
+}
+
+/// Describes the missing part of a name in backticks, if it names a file or a function.
+fn missing(repository: &Repository, name: &str) -> Option<String> {
+    missing_file(repository, name).or_else(|| missing_function(repository, name))
+}
+
+/// Describes the missing part of `path.rs` or `path.rs:item`.
+fn missing_file(repository: &Repository, name: &str) -> Option<String> {
+    let (path, item) = match name.split_once(".rs:") {
+        Some((path, item)) => (format!("{path}.rs"), item),
+        None if super::has_extension(std::path::Path::new(name), &["rs"]) => (name.to_string(), ""),
+        None => return None,
     };
-    if path.contains('*') || !is_path(&path) {
+    if path.contains('*') || !is_path(&path) || path.starts_with("fuzz/") {
         return None;
     }
     let files: Vec<&File> = repository.files.iter().filter(|file| file.is_at(&path)).collect();
-    let item = item.unwrap_or_default();
+    let paths = || files.iter().map(|file| file.path.as_str()).collect::<Vec<_>>().join(", ");
     if files.is_empty() {
         Some(format!("no file {path}"))
-    } else if !item.is_empty() && !files.iter().any(|file| file.defines(item)) {
-        let files: Vec<&str> = files.iter().map(|file| file.path.as_str()).collect();
-        Some(format!("no {item} in {}", files.join(", ")))
-    } else {
+    } else if item.is_empty() {
         None
+    } else if files.len() > 1 {
+        Some(format!("several files: {}", paths()))
+    } else {
+        (!files[0].defines(item)).then(|| format!("no {item} in {}", paths()))
     }
 }
 
-/// Says that a name of the form `Type::name` is not a function of any file.
+/// Reports a name of the form `Type::name` that is not a function of any file.
 fn missing_function(repository: &Repository, name: &str) -> Option<String> {
     let (kind, function) = name.split_once("::")?;
     let is_type = kind.starts_with(|letter: char| letter.is_ascii_uppercase());
@@ -98,13 +118,36 @@ impl File {
             self.text.lines().any(|line| !line.trim().starts_with("//") && has_start(line, &start))
         };
         match item.split_once("::") {
-            Some((kind, name)) => has("fn", name) && has_bare_word(&self.text, kind),
+            Some((kind, name)) => self.has_method(kind, name),
             None => {
                 ["fn", "struct", "enum", "trait", "const", "static", "type", "mod", "macro_rules!"]
                     .iter()
                     .any(|keyword| has(keyword, item))
             }
         }
+    }
+}
+
+impl File {
+    /// True if an `impl` of the type, or a trait of that name, has the function.
+    fn has_method(&self, kind: &str, name: &str) -> bool {
+        let start = format!("fn {name}");
+        let mut header = String::new();
+        let mut is_inside = false;
+        for line in self.text.lines().filter(|line| !line.trim().starts_with("//")) {
+            let code = line.trim_start();
+            let is_header = code.starts_with("impl") || has_bare_word(code, "trait");
+            if is_header || !header.is_empty() {
+                header.push_str(code);
+                if code.ends_with('{') || code.ends_with('}') || code.ends_with(';') {
+                    is_inside = has_bare_word(&header, kind);
+                    header.clear();
+                }
+            } else if is_inside && has_bare_word(code, &start) {
+                return true;
+            }
+        }
+        false
     }
 }
 

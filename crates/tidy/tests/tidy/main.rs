@@ -1,7 +1,8 @@
-//! Checks of the repository that the compiler does not make: promises have tests, ARCHITECTURE.md is true, files stay
-//! short, and forbidden words do not appear.
+//! Checks of the repository that the compiler does not make: promises have tests, ARCHITECTURE.md is true, comments say
+//! what a thing is, files stay short, and forbidden words do not appear.
 
 mod architecture;
+mod comments;
 mod dependencies;
 mod promises;
 
@@ -56,16 +57,19 @@ fn report(offences: &[String]) {
     assert!(offences.is_empty(), "{} offences\n{}\n", offences.len(), offences.join("\n"));
 }
 
-/// Collects the paths of all text files below `directory`, sorted.
-fn walk(directory: &Path, paths: &mut Vec<PathBuf>) {
+/// Endings of the names of text files below `crates/`.
+const TEXTS: [&str; 5] = ["rs", "toml", "md", "yaml", "trycmd"];
+
+/// Collects the paths of all files below `directory` that are `wanted`, sorted.
+fn walk(directory: &Path, wanted: &dyn Fn(&Path) -> bool, paths: &mut Vec<PathBuf>) {
     let entries = fs::read_dir(directory).expect("a directory of the repository");
     let mut entries: Vec<PathBuf> = entries.map(|entry| entry.expect("an entry").path()).collect();
     entries.sort();
     for path in entries {
         let name = path.file_name().expect("a name").to_string_lossy().into_owned();
         if path.is_dir() && name != "target" && !name.starts_with('.') {
-            walk(&path, paths);
-        } else if has_extension(&path, &["rs", "toml", "md", "yaml", "trycmd"]) {
+            walk(&path, wanted, paths);
+        } else if path.is_file() && wanted(&path) {
             paths.push(path);
         }
     }
@@ -79,9 +83,29 @@ impl Repository {
     fn read() -> Self {
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
         let mut paths = Vec::new();
-        walk(&root.join("crates"), &mut paths);
+        walk(&root.join("crates"), &|path| has_extension(path, &TEXTS), &mut paths);
         let files = paths.iter().map(|path| File::read(&root, path)).collect();
         Self { root, files }
+    }
+
+    /// Reads the programs outside of `crates/`: fuzz targets, benches, Python, and scripts named `run`.
+    fn others(&self) -> Vec<File> {
+        let wanted =
+            |path: &Path| has_extension(path, &["rs", "py", "pyi"]) || path.ends_with("run");
+        let mut paths = Vec::new();
+        for directory in ["fuzz", "benches", "python"] {
+            walk(&self.root.join(directory), &wanted, &mut paths);
+        }
+        paths.iter().map(|path| File::read(&self.root, path)).collect()
+    }
+
+    /// Reads the texts beside ARCHITECTURE.md: decisions, guide, CONTRIBUTING.md, and the READMEs beside the code.
+    fn texts(&self) -> Vec<File> {
+        let mut paths = vec![self.root.join("CONTRIBUTING.md")];
+        for directory in ["docs/adr", "docs/guide", "crates"] {
+            walk(&self.root.join(directory), &|path| has_extension(path, &["md"]), &mut paths);
+        }
+        paths.iter().map(|path| File::read(&self.root, path)).collect()
     }
 
     /// Returns the text of the file at `path`.

@@ -54,7 +54,7 @@ impl Operation {
         Self::AllToAll,
     ];
 
-    /// `all_reduce`.
+    /// Returns the name, as in `all_reduce`.
     pub fn name(self) -> &'static str {
         match self {
             Self::AllReduce => "all_reduce",
@@ -128,8 +128,8 @@ pub trait CollectiveAlgorithm: Send + Sync {
     }
 
     /// Work on a part of this shape that some rank cannot do without. Less than there is, or none, is always right.
-    fn least_work(&self, _shape: &Shape) -> Work {
-        Work::default()
+    fn least_work(&self, _shape: &Shape) -> LeastWork {
+        LeastWork::default()
     }
 
     /// Runs one rank's part.
@@ -153,7 +153,7 @@ pub struct Shape {
 
 /// Work of one PE of one rank in a collective.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Work {
+pub struct LeastWork {
     /// Messages to other ranks.
     pub messages: usize,
     /// Elements in these; twice as large a part has twice as many.
@@ -162,6 +162,8 @@ pub struct Work {
     pub stores: usize,
     /// Elements in these.
     pub stored: usize,
+    /// Messages of which each is sent after the one before has come, whatever rank sends it.
+    pub steps: usize,
 }
 
 impl CollectiveAlgorithm for Algorithm {
@@ -189,7 +191,7 @@ impl CollectiveAlgorithm for Algorithm {
         (self.symmetry)(shape)
     }
 
-    fn least_work(&self, shape: &Shape) -> Work {
+    fn least_work(&self, shape: &Shape) -> LeastWork {
         (self.work)(shape)
     }
 
@@ -234,7 +236,7 @@ pub struct Algorithm {
     /// The symmetry under which all ranks do the same on parts of this shape, if there is one.
     pub symmetry: fn(&Shape) -> Option<Symmetry>,
     /// Work on a part of this shape that some rank cannot do without.
-    pub work: fn(&Shape) -> Work,
+    pub work: fn(&Shape) -> LeastWork,
     /// Runs one rank's part.
     pub run: fn(Part, Tl) -> Running<'static>,
 }
@@ -257,12 +259,12 @@ impl Algorithm {
         two_hop::ALGORITHM,
     ];
 
-    /// The built-in algorithm called `name`.
+    /// Returns the built-in algorithm called `name`.
     pub fn find(name: &str) -> Option<&'static Self> {
         Self::ALL.iter().find(|algorithm| algorithm.name == name)
     }
 
-    /// The names of all built-in algorithms.
+    /// Returns the names of all built-in algorithms.
     pub fn names() -> Vec<&'static str> {
         Self::ALL.iter().map(|algorithm| algorithm.name).collect()
     }
@@ -294,7 +296,7 @@ fn check(
 }
 
 impl Plan {
-    /// The algorithm: that of the program, or the built-in one; `None` if there is none of this name.
+    /// Returns the algorithm of the program, or the built-in one; `None` if there is none of this name.
     pub fn algorithm(&self) -> Option<Arc<dyn CollectiveAlgorithm>> {
         if let Some(own) = &self.own {
             return Some(own.0.clone());
@@ -319,7 +321,7 @@ impl Plan {
     }
 }
 
-/// The [`Algorithm::fits`] of an algorithm that fits any machine and any number of ranks.
+/// Accepts any machine and any number of ranks: an [`Algorithm::fits`].
 pub fn anywhere(_: &MachineSpec, _: &[u32]) -> Result<(), String> {
     Ok(())
 }
@@ -330,6 +332,6 @@ pub(crate) fn never(_: &Shape) -> Option<Symmetry> {
 }
 
 /// The [`Algorithm::work`] of an algorithm that says nothing about it.
-pub(crate) fn unknown_work(_: &Shape) -> Work {
-    Work::default()
+pub(crate) fn unknown_work(_: &Shape) -> LeastWork {
+    LeastWork::default()
 }

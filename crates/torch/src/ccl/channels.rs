@@ -83,7 +83,8 @@ impl fmt::Display for Channels {
 }
 
 impl Operation {
-    /// The segments of a rank's input and of its output: one for each rank where the operation cuts or joins vectors.
+    /// Returns the segments of a rank's input and of its output: one for each rank where the operation cuts or joins
+    /// vectors.
     pub fn segments(self, ranks: usize, is_root: bool) -> [usize; 2] {
         match self {
             Self::AllReduce | Self::Broadcast | Self::Reduce => [1, 1],

@@ -96,6 +96,8 @@ pub struct Plan {
     pub channels: Option<Channels>,
     /// Time before the first byte moves, beyond the launch: the start-up of a protocol.
     pub start: Time,
+    /// True if a ring takes as much of a segment at a time as its slots hold, and the rest in further loops, as libraries do.
+    pub in_loops: bool,
     /// Elements per rank in benchmarks, unless set there.
     pub n_elem: Option<usize>,
     /// The topology of SIPs that it is meant for; `None` for any.
@@ -105,7 +107,7 @@ pub struct Plan {
 }
 
 impl CclConfig {
-    /// The configuration without a file.
+    /// Returns the configuration without a file.
     pub fn builtin() -> Self {
         Self {
             text: None,
@@ -136,7 +138,7 @@ impl CclConfig {
         self
     }
 
-    /// The names of all algorithms: the built-in ones, and those of the program.
+    /// Returns the names of all algorithms: the built-in ones, and those of the program.
     pub fn names(&self) -> Vec<&str> {
         let mut names = Algorithm::names();
         let own = self.own.iter().map(|own| own.0.name());
@@ -150,12 +152,12 @@ impl CclConfig {
         Ok(Self { text: Some(Text { file: file.to_owned(), text: text.to_owned() }), ..config })
     }
 
-    /// The default algorithm.
+    /// Returns the default algorithm.
     pub fn default_choice(&self) -> Choice {
         self.choice.clone()
     }
 
-    /// The library profile of collectives on a machine, if the file or the machine names one.
+    /// Returns the library profile of collectives on a machine, if the file or the machine names one.
     pub fn profile(&self, machine: &MachineSpec) -> Option<Profile> {
         match self.profile {
             ProfileChoice::Machine => Profile::of(machine, None),
@@ -164,18 +166,12 @@ impl CclConfig {
         }
     }
 
-    /// The same configuration with another choice of library profile.
-    #[must_use]
-    pub fn with_profile(&self, profile: ProfileChoice) -> Self {
-        Self { profile, ..self.clone() }
-    }
-
-    /// The queues of an algorithm without settings.
+    /// Returns the queues of an algorithm without settings.
     pub fn edge(&self) -> EdgeSpec {
         self.edge
     }
 
-    /// The same configuration with other queues in the defaults: settings that an entry has itself stay (CCF-3).
+    /// Returns this configuration with other queues in the defaults: settings that an entry has itself stay (CCF-3).
     #[must_use]
     pub fn with_edge(&self, edge: EdgeSpec) -> Self {
         let mut changed = Self { edge, ..self.clone() };
@@ -185,7 +181,7 @@ impl CclConfig {
         changed
     }
 
-    /// The same configuration with so many channels for every algorithm.
+    /// Returns this configuration with so many channels for every algorithm.
     #[must_use]
     pub fn with_channels(&self, channels: Channels) -> Self {
         let mut changed = Self { channels: Some(channels), ..self.clone() };
@@ -195,8 +191,8 @@ impl CclConfig {
         changed
     }
 
-    /// The entry called `name`, or the built-in algorithm with the default settings. `NAME:N` and `NAME:all` are the same with
-    /// so many channels.
+    /// Returns the entry called `name`, or the built-in algorithm with the default settings. `NAME:N` and `NAME:all`
+    /// are the same with so many channels.
     pub fn plan(&self, name: &str, builtin_names: &[&str]) -> Option<Plan> {
         if let Some((name, channels)) = name.split_once(':') {
             let channels = channels.parse().ok()?;
@@ -207,8 +203,8 @@ impl CclConfig {
         entry.or_else(|| known().then(|| self.bare(name)))
     }
 
-    /// The plans that `auto` chooses from for so many bytes a rank: [`Self::plans`], and each algorithm over more channels where no
-    /// number is set. Channels do not pay for a small vector.
+    /// Returns the plans that `auto` chooses from for so many bytes a rank: [`Self::plans`], and each algorithm over
+    /// more channels where no number is set. Channels do not pay for a small vector.
     pub fn candidates(&self, builtin_names: &[&str], bytes: usize) -> Vec<Plan> {
         let mut plans = self.plans(builtin_names);
         if bytes < WIDE {
@@ -220,7 +216,7 @@ impl CclConfig {
         plans
     }
 
-    /// Every entry in the order of the file, then every built-in algorithm without an entry.
+    /// Returns a plan for every entry in the order of the file, then every built-in algorithm without an entry.
     pub fn plans(&self, builtin_names: &[&str]) -> Vec<Plan> {
         let own = self.own.iter().map(|own| own.0.name());
         let own = own.filter(|name| !builtin_names.contains(name));
@@ -230,8 +226,8 @@ impl CclConfig {
         entries.chain(bare.map(|name| self.bare(name))).collect()
     }
 
-    /// The error of a `plan` that cannot run on the machine for this `reason`, at its entry or at the default that chooses it;
-    /// `None` if no file names the plan.
+    /// Returns the error of a `plan` that cannot run on the machine for this `reason`, at its entry or at the default
+    /// that chooses it; `None` if no file names the plan.
     pub fn unfit(&self, plan: &Plan, reason: &str) -> Option<ConfigErrors> {
         let Text { file, text } = self.text.as_ref()?;
         let entry = self.entry(&plan.name).map(|entry| (entry.location, "configured here"));
@@ -253,7 +249,8 @@ impl CclConfig {
         let (name, module) = (name.to_owned(), name.to_owned());
         let (edge, channels) = (self.edge, self.channels);
         let own = self.own(&module).cloned();
-        Plan { name, module, edge, channels, start: Time::ZERO, n_elem: None, topology: None, own }
+        let (start, in_loops) = (Time::ZERO, false);
+        Plan { name, module, edge, channels, start, in_loops, n_elem: None, topology: None, own }
     }
 
     /// The plan of an entry, with its algorithm if it is one of the program.

@@ -40,6 +40,7 @@ pub(crate) struct Job {
     pub(crate) edge: EdgeSpec,
     /// Time before the first byte moves.
     pub(crate) start: Time,
+    pub(crate) in_loops: bool,
     pub(crate) channel: u32,
     pub(crate) topic: Topic,
     pub(crate) mismatch: Rc<RefCell<Option<Mismatch>>>,
@@ -64,6 +65,7 @@ impl Job {
             input: lane.input.clone(),
             output: lane.output.clone(),
             splits: self.splits.clone(),
+            in_loops: self.in_loops,
             peers: Peers {
                 sips: self.sips.clone(),
                 pe: lane.pe,

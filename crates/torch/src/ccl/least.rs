@@ -1,12 +1,13 @@
 //! The least time of a plan, without simulating it.
 //!
 //! - **LST-1 (a bound).** No trial of the plan ends earlier. The bound is the larger of these: the time that the messages and stores of one PE
-//!   hold its store channel, one after the other; the time that what leaves a SIP takes at its one port to a switch.
+//!   hold its store channel, one after the other; the time that what leaves a SIP takes at its one port to a switch; the latencies of
+//!   messages of which each waits for the one before.
 //!
 //! An algorithm says how much work some rank cannot do without ([`CollectiveAlgorithm::least_work`](super::CollectiveAlgorithm)). Every
 //! message and store rounds its time up (TIME-2), so that together they take no less than their sum.
 
-use super::algorithm::{CollectiveAlgorithm, Work};
+use super::algorithm::{CollectiveAlgorithm, LeastWork};
 use super::channels::Channels;
 use super::config::Plan;
 use super::lanes;
@@ -14,13 +15,14 @@ use super::trial::Trial;
 use phalanx_sim::spec::Topology;
 use phalanx_sim::{MachineSpec, Time};
 
-/// The least time of a trial by a plan.
+/// Returns the least time of a trial by a plan.
 pub fn least(machine: &MachineSpec, trial: &Trial, plan: &Plan) -> Time {
     let Some(algorithm) = plan.algorithm() else { return Time::ZERO };
     let (of_pe, of_all) = work(machine, trial, plan, &*algorithm);
     let copies = trial.layout.pieces.iter().map(|piece| piece.output.len()).min().unwrap_or(0);
     let size = trial.dtype.size() as u64;
-    channel(machine, of_pe, size, copies as u64).max(port(machine, of_all, size))
+    let busy = channel(machine, of_pe, size, copies as u64).max(port(machine, of_all, size));
+    busy.max(chain(machine, of_pe.steps))
 }
 
 /// The least requests of a PE to its store channel, as far as the algorithm tells: they say how long the simulation of a trial takes.
@@ -36,7 +38,7 @@ fn work(
     trial: &Trial,
     plan: &Plan,
     algorithm: &dyn CollectiveAlgorithm,
-) -> (Work, Work) {
+) -> (LeastWork, LeastWork) {
     let channels = plan.channels_of(algorithm, trial.has_splits);
     let lanes = lanes_of(machine, trial, channels);
     let slot = channels.queues(plan.edge, lanes).slot_size / (trial.dtype.size() as u64).max(1);
@@ -63,7 +65,7 @@ fn lanes_of(machine: &MachineSpec, trial: &Trial, channels: Channels) -> usize {
 }
 
 /// The time that the work of a PE holds its store channel; every result has so many copies.
-fn channel(machine: &MachineSpec, work: Work, size: u64, copies: u64) -> Time {
+fn channel(machine: &MachineSpec, work: LeastWork, size: u64, copies: u64) -> Time {
     let dma = &machine.dma;
     let of_all_copies = |number: usize| (number as u64).saturating_mul(copies);
     let elements = (work.sent as u64).saturating_add(of_all_copies(work.stored));
@@ -78,8 +80,15 @@ fn channel(machine: &MachineSpec, work: Work, size: u64, copies: u64) -> Time {
     Time::ps(bytes.as_ps().saturating_add(latencies))
 }
 
+/// The latencies of so many messages between SIPs, one after the other: of the DMA that sends, and of a link at least.
+fn chain(machine: &MachineSpec, steps: usize) -> Time {
+    let links = (0..machine.level_count()).map(|level| machine.link_of(level).latency);
+    let each = links.min().unwrap_or(Time::ZERO) + machine.dma.latency;
+    Time::ps(each.as_ps().saturating_mul(steps as u64))
+}
+
 /// The time that what leaves a SIP takes at the port to a switch, its only one.
-fn port(machine: &MachineSpec, work: Work, size: u64) -> Time {
+fn port(machine: &MachineSpec, work: LeastWork, size: u64) -> Time {
     if machine.sips.topology != Topology::Switch || !machine.levels.is_empty() {
         return Time::ZERO;
     }

@@ -49,7 +49,7 @@ impl ReduceOp {
         }
     }
 
-    /// The operation on two elements.
+    /// Returns the operation on two elements.
     pub fn binary(self) -> Binary {
         match self {
             Self::Sum | Self::Avg => Binary::Add,
@@ -83,7 +83,7 @@ pub struct Runs {
 }
 
 impl Buffer {
-    /// A whole region.
+    /// Makes a buffer of a whole region.
     pub fn of(region: Region) -> Self {
         Self { copies: Rc::new([region]), start: 0, len: region.elements, runs: None }
     }
@@ -99,7 +99,7 @@ impl Buffer {
         Self { start: self.start + own.start, len: own.len() * segments, runs, ..self.clone() }
     }
 
-    /// The place of an element in memory.
+    /// Returns the position of an element in memory.
     pub fn place(&self, element: usize) -> usize {
         match self.runs {
             Some(Runs { len: len @ 1.., step }) => {
@@ -109,7 +109,7 @@ impl Buffer {
         }
     }
 
-    /// A part of a buffer without gaps.
+    /// Returns a part of a buffer without gaps.
     #[must_use]
     pub fn part(&self, range: &Range<usize>) -> Self {
         Self { start: self.start + range.start, len: range.len(), ..self.clone() }
@@ -136,7 +136,7 @@ pub struct Peers {
 }
 
 impl Peers {
-    /// The PE of a rank, by its number in the group.
+    /// Returns the PE of a rank, by its number in the group.
     pub fn pe(&self, rank: usize) -> PeId {
         PeId { sip: self.sips[rank], ..self.pe }
     }
@@ -163,6 +163,8 @@ pub struct Part {
     pub output: Buffer,
     /// Split sizes of an all-to-all; `None` for equal parts.
     pub splits: Option<Rc<Splits>>,
+    /// True if a ring takes as much of a segment at a time as its slots hold.
+    pub in_loops: bool,
     /// All ranks of the group.
     pub peers: Peers,
 }
@@ -180,7 +182,7 @@ pub struct Splits {
 pub struct SendQueue(Sender);
 
 impl SendQueue {
-    /// The queue itself, whose messages carry the topic.
+    /// Returns the queue itself, whose messages carry the topic.
     pub fn into_sender(self) -> Sender {
         self.0
     }
@@ -254,7 +256,7 @@ impl Part {
         Err(KernelError::Other(text))
     }
 
-    /// Both queues between this rank and another one.
+    /// Opens both queues between this rank and another one.
     pub fn pair(
         &self,
         tl: &Tl,
@@ -279,12 +281,12 @@ impl Part {
         tl.div(&tile, &ranks).await
     }
 
-    /// Segment `index`, modulo the ranks, of a vector of `len` elements that is cut into one segment per rank.
+    /// Returns segment `index`, modulo the ranks, of a vector of `len` elements that is cut into one segment per rank.
     pub fn segment(&self, len: usize, index: usize) -> Range<usize> {
         share(&(0..len), index % self.ranks, self.ranks)
     }
 
-    /// The chunks of a range: each fits a slot and lies in one segment.
+    /// Returns the chunks of a range: each fits a slot and lies in one segment.
     pub fn chunks(&self, range: &Range<usize>) -> impl Iterator<Item = Range<usize>> + use<> {
         let slot = self.peers.edge.slot_size / self.dtype.size() as u64;
         let slot = usize::try_from(slot).unwrap_or(usize::MAX).max(1);
@@ -328,7 +330,7 @@ impl Part {
     }
 
     /// Copies the whole input to the output on the root.
-    pub async fn copy_on_root(&self, tl: &Tl) -> Result<(), KernelError> {
+    pub(crate) async fn copy_on_root(&self, tl: &Tl) -> Result<(), KernelError> {
         if self.rank == self.root { self.copy_all(tl).await } else { Ok(()) }
     }
 

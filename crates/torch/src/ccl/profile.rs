@@ -17,6 +17,10 @@
 //! - **PRO-6 (steps of a ring add up).** Inside a node, a channel is one block of threads that handles the steps of a ring one after the
 //!   other: the costs of words (LL, LL128) overlap with nothing. Slices of Simple follow each other through the ring; what is left is a step
 //!   for each doubling of the ranks, and one step where every block goes to its rank at once.
+//! - **PRO-7 (few words leave parts empty).** The parts of an all-reduce by a ring are whole lines of 16 bytes. With fewer lines than ranks,
+//!   some parts are empty, and no rank pays for their words.
+//! - **PRO-8 (rings go in loops).** A ring of a library takes as much of a segment at a time as its slots hold, as NCCL's chunks do; the rest
+//!   follows in further loops.
 
 mod nccl;
 mod rccl;
@@ -33,6 +37,9 @@ use phalanx_sim::{Bandwidth, MachineSpec, Time};
 
 /// Bytes of a collective for each of its channels.
 const CHANNEL: usize = 16 << 10;
+
+/// Bytes of a line: a rank's part of a vector is whole lines.
+const LINE: u64 = 16;
 
 /// Slots of a queue, as far as they fit into scratch.
 const SLOTS: u32 = 16;
@@ -70,7 +77,7 @@ pub(crate) struct Pair {
 }
 
 impl Profile {
-    /// The profile of a machine; `named` is the profile that `ccl.yaml` names.
+    /// Returns the profile of a machine; `named` is the profile that `ccl.yaml` names.
     pub fn of(machine: &MachineSpec, named: Option<ProfileName>) -> Option<Self> {
         let own = machine.collectives.as_ref();
         let name = named.or(own.map(|own| own.profile))?;
@@ -79,19 +86,20 @@ impl Profile {
         Some(Self { name, choice, generation, channels, spread, protocols })
     }
 
-    /// The name in files.
+    /// Returns the name in files.
     pub fn name(&self) -> &'static str {
         self.name.name()
     }
 
-    /// Every plan of the library for an operation, the same for all sizes but for the number of channels.
+    /// Returns every plan of the library for an operation, the same for all sizes but for the number of channels.
     pub fn plans(&self, machine: &MachineSpec, trial: &Trial) -> Vec<Plan> {
         let situation = self.situation(machine, trial);
         let pairs = self.fitting_pairs(&situation);
         pairs.into_iter().filter_map(|pair| self.plan(pair, &situation)).collect()
     }
 
-    /// The plan that the library takes; `None` if it takes the fastest, or has nothing for the operation (PRO-1).
+    /// Returns the plan that the library takes; `None` if it takes the fastest, or has nothing for the operation
+    /// (PRO-1).
     pub fn choose(&self, machine: &MachineSpec, trial: &Trial) -> Option<Plan> {
         let situation = self.situation(machine, trial);
         let pairs = self.fitting_pairs(&situation);
@@ -145,6 +153,7 @@ impl Profile {
             module: pair.module.to_owned(),
             edge,
             start: costs.start,
+            in_loops: true,
             channels: Some(Channels::Number(self.channels_for(bytes))),
             n_elem: None,
             topology: None,
@@ -206,8 +215,13 @@ fn one_after_the_other(costs: ProtocolSpec, pair: Pair, situation: &Situation<'_
         ("direct", Protocol::Simple) => rounds,
         _ => return costs,
     };
-    let steps = Time::ps(costs.step.as_ps().saturating_mul(steps));
-    ProtocolSpec { start: costs.start + steps, step: Time::ZERO, ..costs }
+    let steps = costs.step.as_ps().saturating_mul(steps);
+    let (filled, parts) = match pair.protocol {
+        Protocol::Simple => (1, 1),
+        _ => situation.filled_parts(),
+    };
+    let start = costs.start + Time::ps(steps.saturating_mul(filled) / parts);
+    ProtocolSpec { start, step: Time::ZERO, ..costs }
 }
 
 /// The costs of in-switch messages in rounds of chunks (PRO-4).
@@ -232,7 +246,16 @@ impl Situation<'_> {
         self.members.len()
     }
 
-    /// How often one rank must be doubled to have all ranks of a node.
+    /// The number of parts of a ring's vector that have words in them, and the number of all parts (PRO-7).
+    fn filled_parts(&self) -> (u64, u64) {
+        let parts = self.ranks().max(1) as u64;
+        if self.operation != Operation::AllReduce {
+            return (parts, parts);
+        }
+        ((self.bytes as u64).div_ceil(LINE).clamp(1, parts), parts)
+    }
+
+    /// The number of doublings that lead from one rank to all ranks of a node.
     pub(crate) fn doublings(&self) -> u64 {
         let ranks = self.ranks() / self.nodes().max(1);
         ranks.next_power_of_two().ilog2().into()
@@ -285,6 +308,7 @@ fn defaults(profile: ProfileName) -> CollectivesSpec {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::ccl::trial::measure;
 
     fn chosen(operation: Operation, ranks: u32, bytes: usize) -> Plan {
         let machine = MachineSpec::preset("hgx-h100").unwrap();
@@ -404,5 +428,35 @@ mod tests {
         assert_eq!(channels(64 << 20), Some(Channels::Number(24)), "PRO-3");
         let start = |bytes| chosen(Operation::AllReduce, 8, bytes).start;
         assert!(start(16 << 10) < start(32 << 10), "PRO-3: several channels start later");
+    }
+
+    #[test]
+    fn pro_7_parts_without_words_cost_nothing() {
+        let machine = MachineSpec::preset("hgx-h100").unwrap();
+        let profile = Profile::of(&machine, None).unwrap();
+        let step = profile.costs(Protocol::Ll).unwrap().step.as_ps();
+        let start = |operation, bytes| chosen(operation, 8, bytes).start.as_ps();
+        let reduce = |bytes| start(Operation::AllReduce, bytes);
+        for (bytes, filled) in [(8, 1), (16, 1), (32, 2), (64, 4), (112, 7), (128, 8), (1024, 8)] {
+            let spared = reduce(1024) - reduce(bytes);
+            assert_eq!(spared, 14 * step * (8 - filled) / 8, "PRO-7: {bytes} bytes");
+        }
+        let gather = |bytes| start(Operation::AllGather, bytes);
+        assert_eq!(gather(32), gather(1024), "PRO-7: every rank has words of its own");
+    }
+
+    #[test]
+    fn pro_8_the_time_of_a_large_ring_is_a_line() {
+        let machine = MachineSpec::preset("hgx-h100").unwrap();
+        let profile = Profile::of(&machine, None).unwrap();
+        let time = |mib: usize| {
+            let trial = Trial::new(Operation::AllReduce, vec![0, 1], (mib << 20) / 4);
+            let plan = profile.choose(&machine, &trial).unwrap();
+            assert!(plan.in_loops, "PRO-8");
+            measure(&machine, &trial, &plan).unwrap().as_ps()
+        };
+        let [small, middle, large] = [32, 64, 128].map(time);
+        let (first, second) = (2 * (middle - small), large - middle);
+        assert!(first.abs_diff(second) < second / 100, "PRO-8: {first}, {second}");
     }
 }

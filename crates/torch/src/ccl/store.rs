@@ -1,4 +1,4 @@
-//! Times of trials, and what came of them, that are kept: in memory for all tuners of the process, and in a file for later processes.
+//! Stored outcomes of trials: in memory for all tuners of the process, and in a file for later processes.
 //!
 //! A program that wants this says so once, by [`keep`]. The time of a trial depends on the machine, the trial, the plan and the code alone,
 //! so a kept time is the time that a simulation would give.
@@ -27,7 +27,7 @@ pub(crate) enum Kept {
     Longer(Time),
     /// The position of the fastest of some plans.
     Chosen(u32),
-    /// The row of a table: the time, and what bounds it.
+    /// The row of a table: the time, and its bound.
     Row(Time, Bound),
 }
 
@@ -160,8 +160,9 @@ fn hashed(machine: &[u8], content: &str) -> u128 {
 
 /// The settings of a plan that its time depends on.
 pub(crate) fn settings(plan: &Plan) -> String {
-    let Plan { module, channels, edge, start, .. } = plan;
-    format!("{module} {channels:?} {edge:?} {start:?}")
+    let Plan { module, channels, edge, start, in_loops, .. } = plan;
+    let loops = if *in_loops { " in loops" } else { "" };
+    format!("{module} {channels:?} {edge:?} {start:?}{loops}")
 }
 
 /// A line: key, kind, times, and a check over them.

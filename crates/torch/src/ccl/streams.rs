@@ -47,7 +47,7 @@ impl Part {
         part
     }
 
-    /// Slice `index` of `count` of this part, over the same queues: slices of a part follow each other.
+    /// Returns slice `index` of `count` of this part, over the same queues: slices of a part follow each other.
     #[must_use]
     pub fn slice(&self, index: usize, count: usize) -> Self {
         let [in_input, in_output] = self.operation.segments(self.ranks, self.rank == self.root);

@@ -82,7 +82,7 @@ pub struct Measured {
 }
 
 impl Measured {
-    /// The least time that the links allow, in per cent of the time of the run out of place.
+    /// Returns the least time that the links allow, in per cent of the time of the run out of place.
     #[expect(clippy::cast_precision_loss, reason = "a ratio is read, not added up")]
     pub fn percent_of_bound(&self) -> Option<f64> {
         let time = self.out_of_place.time.as_ps() as f64;
@@ -104,7 +104,7 @@ pub struct Figures {
 }
 
 impl Sweep {
-    /// The number of ranks.
+    /// Returns the number of ranks.
     pub fn ranks(&self) -> usize {
         self.ranks.unwrap_or(self.machine.devices()) as usize
     }
@@ -125,8 +125,8 @@ impl Sweep {
         plan.check(self.operation, &self.machine, &members)
     }
 
-    /// The plans of this machine's library for a call of a size, in bytes: the one that it takes, or all of which the fastest is
-    /// taken; none where no library chooses.
+    /// Returns the plans of this machine's library for a call of a size, in bytes: the one that it takes, or all of
+    /// which the fastest is taken; none if no library chooses.
     pub fn library_plans(&self, bytes: u64) -> Vec<Plan> {
         let Some(profile) = self.ccl.profile(&self.machine) else { return Vec::new() };
         if self.ccl.default_choice() != Choice::Auto {
@@ -143,7 +143,8 @@ impl Sweep {
         Trial { dtype: self.dtype, ..Trial::new(self.operation, members, elements) }
     }
 
-    /// The plan called `name` that a call of a size, in bytes, may follow on this machine: one of its library, or a configured one.
+    /// Returns the plan called `name` that a call of a size, in bytes, may follow on this machine: one of its library,
+    /// or a configured one.
     pub fn plan_named(&self, bytes: u64, name: &str) -> Option<Plan> {
         let trial = self.trial(bytes);
         let profile = self.ccl.profile(&self.machine);
@@ -153,8 +154,8 @@ impl Sweep {
         plan.filter(|plan| self.fits(plan).is_ok())
     }
 
-    /// The time of one call of a size, in bytes, out of place, with `plan` or the configured choice. `tuner` must be one for
-    /// the same machine; it remembers what it has simulated.
+    /// Simulates one call of a size, in bytes, out of place, with `plan` or the configured choice, and returns its
+    /// time. `tuner` must be one for the same machine; it remembers its trials.
     pub fn time(
         &self,
         bytes: u64,
@@ -169,7 +170,7 @@ impl Sweep {
     /// Measures a size on several threads and processes, or fewer if there are fewer SIPs (XCH-1).
     pub fn measure_on(
         &self,
-        layout: &shards::Layout,
+        layout: &shards::ShardLayout,
         bytes: u64,
         plan: Option<&Plan>,
     ) -> Result<Measured, SpawnError> {
@@ -236,14 +237,15 @@ impl Sweep {
         }
     }
 
-    /// The collective alone, as a trial (SWP-3); `None` if it has data, other shards or an algorithm of a program, or fails.
+    /// Simulates the collective alone, as a trial (SWP-3); `None` if it has data, other shards or an algorithm of a
+    /// program, or fails.
     pub fn alone(&self, bytes: u64, plan: &Plan, in_place: bool) -> Option<(Time, Bound)> {
         let tuner = Rc::new(Tuner::new(self.machine.clone()));
         let run = self.run_alone(self.count(bytes), Some(plan), in_place, &tuner)?;
         Some((run.time, run.bound))
     }
 
-    /// The collective of ranks of a program; as [`Self::alone`].
+    /// Simulates the collective of ranks of a program; as [`Self::alone`].
     pub fn of_ranks(&self, bytes: u64, plan: &Plan, in_place: bool) -> Option<(Time, Bound)> {
         let tuner = Rc::new(Tuner::new(self.machine.clone()));
         let run = self.run_ranks(self.count(bytes), Some(plan), in_place, &tuner).ok()?;
@@ -354,7 +356,7 @@ impl Sweep {
             Operation::Gather => [count, if rank == 0 { all } else { 0 }],
         };
         let input = self.input(cx, rank, has)?;
-        // Where input and output differ in length, their place does not change the time.
+        // If input and output differ in length, their place does not change the time.
         let same = self.operation.is_elementwise() && in_place;
         let output = if same { input.clone() } else { cx.zeros([gets], self.dtype)? };
         Ok((input, output))
@@ -369,13 +371,13 @@ struct Run {
     wrong: Option<u64>,
 }
 
-/// Algorithm bandwidth: bytes by time, in GB/s.
+/// Returns the algorithm bandwidth: bytes by time, in GB/s.
 #[expect(clippy::cast_precision_loss, reason = "a ratio is read, not added up")]
 pub fn bandwidth(bytes: u64, time: Time) -> f64 {
     if time == Time::ZERO { 0.0 } else { bytes as f64 * 1000.0 / time.as_ps() as f64 }
 }
 
-/// The ratio of bus bandwidth to algorithm bandwidth (SWP-1).
+/// Returns the ratio of bus bandwidth to algorithm bandwidth (SWP-1).
 #[expect(clippy::cast_precision_loss, reason = "few ranks")]
 pub fn bus_factor(operation: Operation, ranks: usize) -> f64 {
     let n = ranks as f64;

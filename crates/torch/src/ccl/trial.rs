@@ -3,10 +3,11 @@
 //! A trial runs the kernels that ranks run, on the same PEs, over the same host command, and on tensors of the same layout. So
 //! its time is the time from the call until the last rank is done, if all ranks call at the same instant.
 //!
-//! - **TRI-1 (one for all).** Where all ranks do the same, one rank is simulated, and stands for all (MIR-1). The result is that of
-//!   simulating every rank; where that cannot be shown, every rank is simulated.
+//! - **TRI-1 (one for all).** If all ranks do the same, one rank is simulated, and stands for all (MIR-1). The result
+//!   is that of simulating every rank; where that cannot be shown, every rank is simulated.
 //! - **TRI-2 (by content).** Groups whose members come in the same order on a machine whose SIPs reach each other alike have the same
 //!   times, and [`Trial::standard`] is the same trial for all of them.
+//! - **TRI-3 (shared).** A trial of every rank may be shared by several threads. The result is that of one.
 
 use super::algorithm::{CollectiveAlgorithm, Operation, Shape};
 use super::config::Plan;
@@ -15,6 +16,7 @@ use super::lanes::Lane;
 use super::layout::{Layout, Role};
 use super::part::{ReduceOp, Splits};
 use super::sweep::Bound;
+use crate::shards;
 use phalanx_sim::exchange::{Exchange, Mirror};
 use phalanx_sim::machine::{Cause, Host, Launch, Machine, Options, RunError};
 use phalanx_sim::memory::MemoryError;
@@ -45,8 +47,8 @@ pub struct Trial {
 }
 
 impl Trial {
-    /// A sum, if anything is combined, of f32 with root 0 and tensors in one piece; the larger of input and output has
-    /// `elements`, rounded up to equal parts.
+    /// Describes a trial: a sum, if anything is combined, of f32 with root 0 and tensors in one piece; the larger of
+    /// input and output has `elements`, rounded up to equal parts.
     pub fn new(operation: Operation, members: Vec<u32>, elements: usize) -> Self {
         let parts = if operation.is_elementwise() { 1 } else { members.len().max(1) };
         Self {
@@ -60,8 +62,8 @@ impl Trial {
         }
     }
 
-    /// The trial with the same times on the first SIPs of a machine, if every SIP of it reaches every other alike (TRI-2). The
-    /// numbers of SIPs count for their order alone, which stays.
+    /// Returns the trial with the same times on the first SIPs of a machine, if every SIP of it reaches every other
+    /// alike (TRI-2). The numbers of SIPs count for their order alone, which stays.
     #[must_use]
     pub fn standard(&self, machine: &MachineSpec) -> Self {
         let alike = matches!(machine.sips.topology, Topology::Switch | Topology::FullyConnected);
@@ -126,6 +128,7 @@ impl Trial {
             names: members.ranks.clone(),
             edge,
             start: plan.start,
+            in_loops: plan.in_loops,
             channel: 0,
             topic: "a trial".into(),
             mismatch: Rc::default(),
@@ -184,7 +187,23 @@ pub enum Outcome {
     Longer(Time),
 }
 
-/// The time of a collective.
+impl Outcome {
+    /// The finding of two shards of a trial together.
+    fn join(self, other: Self) -> Self {
+        match (self, other) {
+            (Self::Ended(one), Self::Ended(other)) => Self::Ended(Timing {
+                time: one.time.max(other.time),
+                busiest: one.busiest.max(other.busiest),
+            }),
+            (Self::Longer(one), Self::Longer(other)) => Self::Longer(one.max(other)),
+            (Self::Longer(least), Self::Ended(_)) | (Self::Ended(_), Self::Longer(least)) => {
+                Self::Longer(least)
+            }
+        }
+    }
+}
+
+/// Simulates a collective, and returns its time.
 pub fn measure(machine: &MachineSpec, trial: &Trial, plan: &Plan) -> Result<Time, TrialError> {
     match measure_within(machine, trial, plan, || Time::MAX)? {
         Outcome::Ended(timing) => Ok(timing.time),
@@ -192,7 +211,8 @@ pub fn measure(machine: &MachineSpec, trial: &Trial, plan: &Plan) -> Result<Time
     }
 }
 
-/// The time of a collective, if it is within `limit`, which may fall meanwhile. The simulation ends soon after the limit.
+/// Simulates a collective, and returns its time if it is within `limit`, which may fall meanwhile. The simulation ends
+/// soon after the limit.
 pub fn measure_within(
     machine: &MachineSpec,
     trial: &Trial,
@@ -203,6 +223,21 @@ pub fn measure_within(
     match mirrored_within(machine, trial, plan, &limit) {
         Some(outcome) => Ok(outcome),
         None => whole_within(machine, trial, plan, limit),
+    }
+}
+
+/// As [`measure_within`]; a trial of every rank is shared by as many threads as `shards` says then.
+pub(crate) fn measure_on(
+    machine: &MachineSpec,
+    trial: &Trial,
+    plan: &Plan,
+    limit: impl Fn() -> Time + Sync,
+    shards: impl Fn() -> usize,
+) -> Result<Outcome, TrialError> {
+    plan.check(trial.operation, machine, &trial.members).map_err(TrialError::Unfit)?;
+    match mirrored_within(machine, trial, plan, &limit) {
+        Some(outcome) => Ok(outcome),
+        None => shared_within(machine, trial, plan, limit, shards()),
     }
 }
 
@@ -240,6 +275,38 @@ pub fn whole_within(
     limit: impl Fn() -> Time,
 ) -> Result<Outcome, TrialError> {
     Ok(whole(machine, trial, plan, Detail::Times, limit)?.0)
+}
+
+/// As [`whole_within`], on so many threads, each of which has a block of the SIPs (TRI-3).
+pub fn shared_within(
+    machine: &MachineSpec,
+    trial: &Trial,
+    plan: &Plan,
+    limit: impl Fn() -> Time + Sync,
+    shards: usize,
+) -> Result<Outcome, TrialError> {
+    let shards = shards.min(machine.devices() as usize);
+    shards::run(shards, |exchange| {
+        let Some(exchange) = exchange else { return whole_within(machine, trial, plan, &limit) };
+        let options = Options { exchange: Some(exchange.clone()), ..Detail::Times.options() };
+        let mut machine = Machine::new(machine.clone(), options);
+        let ends = launch(&mut machine, trial, plan);
+        let is_launched = |launched: &bool| *launched;
+        if !gathered(&*exchange, ends.is_ok()).iter().all(is_launched) {
+            let elsewhere = || TrialError::Unfit("it does not fit on another SIP".to_owned());
+            return Err(ends.err().unwrap_or_else(elsewhere));
+        }
+        let own = outcome(&mut machine, &ends?, &limit);
+        let others = gathered(&*exchange, own.as_ref().ok().copied());
+        let all = others.into_iter().reduce(|one, other| Some(one?.join(other?))).flatten();
+        all.map_or_else(|| Err(own.err().unwrap_or(RunError::TooLong.into())), Ok)
+    })
+}
+
+/// The finding of one shard.
+fn gathered<T: Copy + Send + Sync + 'static>(exchange: &dyn Exchange, own: T) -> Vec<T> {
+    let all = exchange.gather(Arc::new(own));
+    all.iter().filter_map(|notes| notes.downcast_ref().copied()).collect()
 }
 
 fn whole(

@@ -72,7 +72,7 @@ impl Known {
         }
     }
 
-    /// What a simulation that ends at `limit` finds out: the same whatever is known beyond the limit (TUN-4).
+    /// The finding of a simulation that ends at `limit`: the same whatever is known beyond the limit (TUN-4).
     fn within(self, limit: Time) -> Self {
         match self {
             Self::Exact(timing) if timing.time <= limit => self,
@@ -91,6 +91,11 @@ const FAR: usize = 16 << 20;
 /// The part of a time that an estimate may be wrong by.
 fn doubt(time: Time) -> Time {
     Time::ps(time.as_ps() / 8)
+}
+
+/// True if an estimate is beyond the limit, and beyond doubt.
+fn is_late(estimate: Time, limit: Time) -> bool {
+    estimate > limit && estimate - limit > doubt(limit)
 }
 
 /// A size with three significant bits that is not larger.
@@ -149,12 +154,12 @@ impl Line {
 }
 
 impl Tuner {
-    /// A tuner for a machine.
+    /// Makes a tuner for a machine.
     pub fn new(machine: MachineSpec) -> Self {
         Self { trials: Trials::new(machine), chosen: RefCell::default() }
     }
 
-    /// The same tuner, with so many threads for its trials.
+    /// Sets the number of threads for its trials.
     #[must_use]
     pub fn with_threads(mut self, threads: NonZero<usize>) -> Self {
         self.trials.threads = threads.get();
@@ -180,7 +185,8 @@ impl Tuner {
         self
     }
 
-    /// The plan of a trial without a named algorithm: the choice of the library (PRO-1), or the fastest that fits.
+    /// Chooses the plan of a trial without a named algorithm: the choice of the library (PRO-1), or the fastest that
+    /// fits.
     pub fn choose(&self, ccl: &CclConfig, trial: &Trial) -> Option<Plan> {
         let machine = &self.trials.machine;
         let profile = ccl.profile(machine);
@@ -194,7 +200,7 @@ impl Tuner {
         self.fastest(trial, &plans.into_iter().filter(fits).collect::<Vec<_>>())
     }
 
-    /// The fastest of `plans` for a trial, the first of equals; `None` if none fits.
+    /// Returns the fastest of `plans` for a trial, the first of equals; `None` if none fits.
     pub fn fastest(&self, trial: &Trial, plans: &[Plan]) -> Option<Plan> {
         self.trials.interrupt.begin();
         if let Some(choices) = self.chosen.borrow().get(trial)
@@ -273,9 +279,9 @@ impl Tuner {
         {
             return Some(at);
         }
-        let best = self.best(trial, plans, &estimates, best);
-        let steady: Vec<(Time, usize)> = steady.into_iter().map(|at| (Time::ZERO, at)).collect();
-        self.best(trial, plans, &steady, best).map(|(_, at)| at)
+        // Nothing estimates a steady plan: it is simulated, after those that may limit it.
+        estimates.extend(steady.into_iter().map(|at| (Time::ZERO, at)));
+        self.best(trial, plans, &estimates, best).map(|(_, at)| at)
     }
 
     /// True if a collective of `base` bytes a rank takes more than half of the messages of a trial.
@@ -286,7 +292,7 @@ impl Tuner {
         part > 0 && whole < part.saturating_mul(2)
     }
 
-    /// The number of simulated trials.
+    /// Returns the number of simulated trials.
     pub fn simulated(&self) -> usize {
         self.trials.simulated()
     }
@@ -370,7 +376,7 @@ impl Tuner {
         self.best(trial, plans, &others, best).map(|(_, at)| at)
     }
 
-    /// The least of `best` and the exact times of plans, whose estimates are sorted.
+    /// The least of `best` and the exact times of plans, one after the other; a plan is left out if its estimate is late.
     fn best(
         &self,
         trial: &Trial,
@@ -378,24 +384,16 @@ impl Tuner {
         estimates: &[(Time, usize)],
         mut best: Option<(Time, usize)>,
     ) -> Option<(Time, usize)> {
-        for some in estimates.chunks(self.trials.threads) {
+        let limit = best.map_or(Time::MAX, |(time, _)| time);
+        let some: Vec<Plan> = estimates.iter().map(|(_, at)| plans[*at].clone()).collect();
+        let times = self
+            .trials
+            .in_turn(trial, &some, limit, |turn, limit| is_late(estimates[turn].0, limit));
+        // In the order of the estimates, as if each were simulated after the ones before.
+        for ((estimate, at), known) in estimates.iter().zip(times) {
             let limit = best.map_or(Time::MAX, |(time, _)| time);
-            let is_late =
-                |estimate: Time, limit| estimate > limit && estimate - limit > doubt(limit);
-            if is_late(some[0].0, limit) {
-                break;
-            }
-            let some_plans: Vec<Plan> = some.iter().map(|(_, at)| plans[*at].clone()).collect();
-            let times = self.trials.in_turn(trial, &some_plans, limit);
-            // In the order of the estimates, as if each were simulated after the ones before.
-            for ((estimate, at), known) in some.iter().zip(times) {
-                let limit = best.map_or(Time::MAX, |(time, _)| time);
-                if is_late(*estimate, limit) {
-                    break;
-                }
-                if let Some(time) = known.exact() {
-                    best = Some(best.map_or((time, *at), |best| best.min((time, *at))));
-                }
+            if let Some(time) = known.exact().filter(|_| !is_late(*estimate, limit)) {
+                best = Some(best.map_or((time, *at), |best| best.min((time, *at))));
             }
         }
         best

@@ -18,7 +18,7 @@ use phalanx_sim::executor::{JoinHandle, Name};
 use phalanx_sim::machine::RunError;
 
 impl Context {
-    /// The only rank of a main program: its requests run when time is driven, by [`Context::drive_until`] or
+    /// Returns the only rank of a main program: its requests run when time is driven, by [`Context::drive_until`] or
     /// [`Context::block_on`].
     ///
     /// ```
@@ -37,7 +37,7 @@ impl Context {
         self.rank(0, 1)
     }
 
-    /// The ranks of a main program that plays all of them; see [`Context::main`].
+    /// Returns the ranks of a main program that plays all of them; see [`Context::main`].
     ///
     /// # Errors
     ///
@@ -110,7 +110,7 @@ impl Context {
         }
     }
 
-    /// Drives time until no event is left. Requests that wait for what was not asked for stay open.
+    /// Drives time until no event is left. Requests that wait for a request that nobody has made stay open.
     ///
     /// # Errors
     ///

@@ -130,10 +130,7 @@ pub(crate) fn launch_by(
 ) -> Result<(Handle, Plan), Error> {
     let rank = group.rank().expect("checked by the caller");
     let sips = group.shared_members().sips.clone();
-    let plan = match plan {
-        Some(plan) => plan,
-        None => choose(cx, call, &sips)?,
-    };
+    let plan = plan.map_or_else(|| choose(cx, call, &sips), Ok)?;
     let algorithm = plan.algorithm().expect("checked when chosen");
     let channels = plan.channels_of(&*algorithm, call.splits.is_some());
     let segments = call.operation.segments(sips.len(), rank == call.root);
@@ -158,6 +155,7 @@ pub(crate) fn launch_by(
         names: group.shared_members().ranks.clone(),
         edge,
         start: plan.start,
+        in_loops: plan.in_loops,
         channel: group.channel(edge),
         topic: topic.as_str().into(),
         mismatch: mismatch.clone(),
@@ -190,7 +188,7 @@ pub(crate) fn launch_by(
     Ok((handle, plan))
 }
 
-/// The plan that an all-reduce of `tensor` follows: the configured one, or the fastest that fits.
+/// Returns the plan that an all-reduce of `tensor` follows: the configured one, or the fastest that fits.
 pub fn all_reduce_plan(cx: &Rank, group: &ProcessGroup, tensor: &Tensor) -> Result<Plan, Error> {
     choose(
         cx,
@@ -232,7 +230,7 @@ fn choose(cx: &Rank, call: &CollectiveCall<'_>, sips: &[u32]) -> Result<Plan, Er
         Error::argument(format!("there is no algorithm `{name}`; there are {}", names.join(", ")))
     })?;
     let algorithm = plan.algorithm().expect("checked when the file was read");
-    // One algorithm is configured for all operations; the fastest does those that it cannot do.
+    // The configured algorithm may not support this operation; `auto` then chooses one that does.
     if !algorithm.operations().contains(&call.operation) {
         return auto();
     }

@@ -201,12 +201,12 @@ impl ProcessGroup {
         &self.0.members
     }
 
-    /// The number of its ranks.
+    /// Returns the number of its ranks.
     pub fn size(&self) -> usize {
         self.0.members.ranks.len()
     }
 
-    /// The number of this rank in the group; `None` if it is not a member.
+    /// Returns the number of this rank in the group; `None` if it is not a member.
     pub fn rank(&self) -> Option<usize> {
         self.0.rank
     }
@@ -376,12 +376,12 @@ pub fn destroy_process_group(cx: &Rank, group: Option<&ProcessGroup>) -> Result<
     Ok(())
 }
 
-/// The number of this rank in a group; `None` if it is not a member.
+/// Returns the number of this rank in a group; `None` if it is not a member.
 pub fn get_rank(cx: &Rank, group: Option<&ProcessGroup>) -> Result<Option<usize>, Error> {
     Ok(resolve(cx, group)?.rank())
 }
 
-/// The size of a group; `None` if this rank is not a member.
+/// Returns the size of a group; `None` if this rank is not a member.
 pub fn get_world_size(cx: &Rank, group: Option<&ProcessGroup>) -> Result<Option<usize>, Error> {
     let group = resolve(cx, group)?;
     Ok(group.rank().map(|_| group.size()))

@@ -144,6 +144,7 @@ impl Message<'_> {
             input: buffer.clone(),
             output: buffer,
             splits: None,
+            in_loops: false,
             peers: self.peers(),
         }
     }

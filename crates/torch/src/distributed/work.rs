@@ -43,7 +43,7 @@ impl Work {
         Self { source, ..self }
     }
 
-    /// An event that is over when the work is.
+    /// Returns an event that is over when the work is.
     pub fn event(&self) -> Event {
         Event::of(&self.handles)
     }
@@ -71,7 +71,7 @@ impl Work {
         handle.is_completed().await && open().is_none()
     }
 
-    /// The sending rank, for a receive; for a receive from any rank, after the message has come.
+    /// Returns the sending rank, for a receive; for a receive from any rank, after the message has come.
     pub fn source_rank(&self) -> Option<usize> {
         self.source.get()
     }

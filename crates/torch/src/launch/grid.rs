@@ -54,7 +54,7 @@ impl Grid {
         Self::Programs { axes: axes.as_ref().to_vec(), on: Box::new(Self::All) }
     }
 
-    /// The same programs on the PEs of `pes`.
+    /// Runs the same programs on the PEs of `pes`.
     #[must_use]
     pub fn over(self, pes: Grid) -> Self {
         match self {
@@ -63,7 +63,7 @@ impl Grid {
         }
     }
 
-    /// The PEs of the grid on this rank.
+    /// Returns the PEs of the grid on this rank.
     pub fn pes(&self, rank: &Rank) -> Result<Vec<PeId>, Error> {
         let all = rank.host().pes();
         let machine = rank.machine();

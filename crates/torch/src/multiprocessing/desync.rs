@@ -116,7 +116,7 @@ impl Desync {
         Self { ranks: members.iter().map(state).collect(), deadlock }
     }
 
-    /// The ranks that have not joined a collective that other ranks have joined.
+    /// Returns the ranks that have not joined a collective that other ranks have joined.
     pub fn missing(&self) -> Vec<usize> {
         let stuck = self.stuck();
         let missing = stuck.iter().flat_map(|stuck| &stuck.missing).map(|state| state.rank);

@@ -4,8 +4,8 @@ use super::SpawnError;
 use crate::distributed::SplitCall;
 use crate::error::Error;
 
-/// The error of two ranks that are in one all-to-all and do not agree on the rows between them, if the failure can come from
-/// that: the receiver, and what both say.
+/// The error of two ranks that are in one all-to-all and do not agree on the rows between them, if the failure can come
+/// from that: the receiver, and the rows of both.
 pub(super) fn disagreement(
     calls: &[(usize, SplitCall)],
     failure: &SpawnError,

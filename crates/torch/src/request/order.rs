@@ -84,7 +84,7 @@ impl Order {
                 // A failed reader does not poison: it has changed nothing.
                 let met = self.readers.iter().filter(|reader| reader.bytes.overlaps(bytes));
                 all.extend(met.map(|reader| before(reader.handle.clone(), false)));
-                // Whoever comes later waits for this writer, which waits for all that it covers.
+                // Later requests wait for this writer, and the writer waits for the requests that it covers.
                 self.readers.retain(|reader| !bytes.covers(&reader.bytes));
                 self.writers.retain(|writer| !bytes.covers(&writer.bytes));
                 self.writers.push(entry);

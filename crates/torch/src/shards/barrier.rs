@@ -1,6 +1,7 @@
 //! The meeting of threads, again and again: pause, yield, then sleep (ADR 19).
 //!
-//! - **BAR-1 (all).** A wait ends when every thread has come to the same round, and what each did before is visible to all.
+//! - **BAR-1 (all).** A wait ends when every thread has come to the same round, and the earlier writes of each are
+//!   visible to all.
 //! - **BAR-2 (left).** Once a thread has left, the waits that can no longer end unwind.
 
 use super::sync::{AtomicBool, AtomicU64, Condvar, Mutex, Ordering, lock};
@@ -37,7 +38,7 @@ impl Barrier {
     /// Waits for all threads to come to `round`, which counts from 0.
     pub(super) fn wait(&self, round: u64) {
         let all = (round + 1) * self.threads;
-        // SYNC POINT: what this thread did before is visible to whoever sees the count (BAR-1).
+        // SYNC POINT: the earlier writes of this thread are visible to every thread that sees the count (BAR-1).
         if self.arrived.fetch_add(1, Ordering::AcqRel) + 1 == all {
             return self.wake_all();
         }

@@ -1,4 +1,5 @@
-//! Processes that are threads of one process: what crosses is bytes all the same, so that a program can be tried without MPI.
+//! Processes that are threads of one process: they exchange bytes all the same, so that a program can be tried without
+//! MPI.
 
 use super::link::Link;
 use std::sync::Mutex;

@@ -4,7 +4,8 @@
 //! [version](phalanx_sim::portable::VERSION) of its form, its kind and the number of the call (11 bytes), then what it carries.
 //!
 //! - **FRM-1 (all or none).** A call returns when a frame of every other process has come.
-//! - **FRM-2 (no hang).** A process that waits for one that has left unwinds with [`LeftBehind`]; whoever ends tells all others why.
+//! - **FRM-2 (no hang).** A process that waits for one that has left unwinds with [`LeftBehind`]; a process that ends
+//!   tells all others why.
 
 use super::barrier::LeftBehind;
 use phalanx_sim::portable::{Malformed, Portable, Reader, VERSION, from_bytes, to_bytes};
@@ -22,7 +23,7 @@ pub trait Link: Send + Sync {
     fn swap(&self, out: &[Option<&[u8]>], is_awaited: &[bool], into: &mut [Vec<u8>]);
 }
 
-/// What a frame is for.
+/// The purpose of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     /// A meeting of shards.
@@ -38,12 +39,12 @@ phalanx_sim::portable!(enum Kind { 0 => Meet, 1 => Notes, 2 => Left });
 /// Number of bytes before what a frame carries.
 const HEAD: usize = 11;
 
-/// How a process has ended.
+/// The end of a process.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Farewell {
     /// Its exit code.
     pub code: u8,
-    /// What went wrong, in words; empty if nothing did.
+    /// The error in words; empty if there is none.
     pub words: String,
 }
 
@@ -58,7 +59,7 @@ pub struct Processes {
 struct State {
     /// Number of calls so far.
     round: u64,
-    /// How other processes have ended.
+    /// The ends of other processes.
     left: Vec<Option<Farewell>>,
     /// Frames that leave, and frames that come.
     out: Vec<Vec<u8>>,
@@ -99,7 +100,7 @@ impl Processes {
         all
     }
 
-    /// Sends what `write` writes for each other process, and returns what each of them sends.
+    /// Sends each other process the bytes that `write` writes for it, and returns the bytes that each of them sends.
     pub(super) fn call(
         &self,
         kind: Kind,
@@ -224,7 +225,7 @@ pub(super) fn split(bytes: &[u8]) -> Result<Vec<Vec<u8>>, Malformed> {
 
 #[cfg(all(test, not(loom)))]
 mod tests {
-    use super::super::{Channels, Layout, LeftBehind, run_over};
+    use super::super::{Channels, LeftBehind, ShardLayout, run_over};
     use super::*;
     use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -286,7 +287,7 @@ mod tests {
     #[test]
     fn frm_2_a_panic_of_a_thread_ends_all_processes() {
         let ended = processes(2, |all| {
-            let layout = Layout { threads: 3, processes: Some(all.clone()) };
+            let layout = ShardLayout { threads: 3, processes: Some(all.clone()) };
             run_over(&layout, |exchange| {
                 let exchange = exchange.expect("a shard");
                 let notes = || Arc::new(vec![0_u8]) as phalanx_sim::exchange::Notes;

@@ -20,7 +20,8 @@ const LENGTH: usize = 8;
 pub struct World {
     /// The processes of the run.
     pub processes: Arc<Processes>,
-    universe: Universe,
+    /// Ends MPI when it is dropped.
+    _universe: Universe,
 }
 
 /// Starts MPI; `None` if it was started before, or there is no other process.
@@ -30,7 +31,7 @@ pub fn start() -> Option<World> {
     let [process, processes] =
         [world.rank(), world.size()].map(|number| number.unsigned_abs() as usize);
     let link = MpiLink { process, processes };
-    (processes > 1).then(|| World { processes: Processes::new(link), universe })
+    (processes > 1).then(|| World { processes: Processes::new(link), _universe: universe })
 }
 
 impl World {
@@ -44,11 +45,6 @@ impl World {
         let text = mpi::environment::library_version().unwrap_or_default();
         let line = text.lines().next().unwrap_or_default();
         line.trim_end_matches('\0').to_owned()
-    }
-
-    /// Ends all processes at once.
-    pub fn abort(&self, code: u8) -> ! {
-        self.universe.world().abort(code.into())
     }
 }
 

@@ -16,7 +16,7 @@ pub(super) struct SpreadMember {
     threads: usize,
 }
 
-/// What a thread gives for a meeting.
+/// The contribution of a thread to a meeting.
 struct Given {
     standing: Standing,
     /// By thread of this process.
@@ -25,7 +25,7 @@ struct Given {
     far: Vec<Vec<u8>>,
 }
 
-/// What came from other processes.
+/// The frames of the other processes, joined.
 struct Come {
     standing: Standing,
     /// By process.

@@ -1,4 +1,4 @@
-//! How a launcher such as `mpirun` tells a process that it is one of several.
+//! The variables by which a launcher such as `mpirun` tells a process that it is one of several.
 
 /// The variables of launchers: the number of this process, the number of processes.
 const LAUNCHERS: [[&str; 2]; 2] =

@@ -11,7 +11,7 @@ pub(super) use std::sync::{Condvar, Mutex, MutexGuard};
 
 use std::sync::PoisonError;
 
-/// Locks; what a panic left behind is whole.
+/// Locks, also after a panic: every critical section leaves the value consistent.
 pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

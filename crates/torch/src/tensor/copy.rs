@@ -79,7 +79,7 @@ impl Tensor {
         }))
     }
 
-    /// A tensor with the same elements, adjacent: this tensor if they are, a copy otherwise.
+    /// Returns a tensor with the same elements, adjacent: this tensor if they are, a copy otherwise.
     pub fn contiguous(&self) -> Result<Self, Error> {
         if self.is_contiguous() {
             return Ok(self.clone());

@@ -25,17 +25,17 @@ impl Rank {
         self.placed(DpPolicy::default())
     }
 
-    /// A tensor without initial elements.
+    /// Makes a tensor without initial elements.
     pub fn empty(&self, shape: impl AsRef<[usize]>, dtype: DType) -> Result<Tensor, Error> {
         self.here().empty(shape, dtype)
     }
 
-    /// A tensor full of zeros.
+    /// Makes a tensor full of zeros.
     pub fn zeros(&self, shape: impl AsRef<[usize]>, dtype: DType) -> Result<Tensor, Error> {
         self.here().zeros(shape, dtype)
     }
 
-    /// A tensor filled with one number.
+    /// Makes a tensor filled with one number.
     pub fn full(
         &self,
         shape: impl AsRef<[usize]>,
@@ -45,7 +45,7 @@ impl Rank {
         self.here().full(shape, number, dtype)
     }
 
-    /// A tensor of these numbers, rounded to its type, row by row.
+    /// Makes a tensor of these numbers, rounded to its type, row by row.
     pub fn from_slice(
         &self,
         numbers: &[f32],
@@ -55,7 +55,7 @@ impl Rank {
         self.here().from_slice(numbers, shape, dtype)
     }
 
-    /// A tensor of the elements of a buffer, row by row, in the type of the buffer.
+    /// Makes a tensor of the elements of a buffer, row by row, in the type of the buffer.
     pub fn from_buffer(
         &self,
         elements: Buffer,
@@ -64,24 +64,24 @@ impl Rank {
         self.here().from_buffer(elements, shape)
     }
 
-    /// `start`, `start + step`, ... up to `end`, which is excluded.
+    /// Makes a tensor of `start`, `start + step`, ... up to `end`, which is excluded.
     pub fn arange(&self, start: f64, end: f64, step: f64, dtype: DType) -> Result<Tensor, Error> {
         self.here().arange(start, end, step, dtype)
     }
 
-    /// Random numbers between 0 and 1.
+    /// Makes a tensor of random numbers between 0 and 1.
     pub fn rand(&self, shape: impl AsRef<[usize]>, dtype: DType) -> Result<Tensor, Error> {
         self.here().rand(shape, dtype)
     }
 
-    /// Random numbers with mean 0 and variance 1.
+    /// Makes a tensor of random numbers with mean 0 and variance 1.
     pub fn randn(&self, shape: impl AsRef<[usize]>, dtype: DType) -> Result<Tensor, Error> {
         self.here().randn(shape, dtype)
     }
 }
 
 impl Placed<'_> {
-    /// A tensor without initial elements.
+    /// Makes a tensor without initial elements.
     pub fn empty(&self, shape: impl AsRef<[usize]>, dtype: DType) -> Result<Tensor, Error> {
         let shape = shape.as_ref();
         let elements = shape.iter().try_fold(1_usize, |product, dim| product.checked_mul(*dim));
@@ -128,12 +128,12 @@ impl Placed<'_> {
         Ok(storage)
     }
 
-    /// A tensor full of zeros.
+    /// Makes a tensor full of zeros.
     pub fn zeros(&self, shape: impl AsRef<[usize]>, dtype: DType) -> Result<Tensor, Error> {
         self.full(shape, 0.0, dtype)
     }
 
-    /// A tensor filled with one number.
+    /// Makes a tensor filled with one number.
     pub fn full(
         &self,
         shape: impl AsRef<[usize]>,
@@ -145,7 +145,7 @@ impl Placed<'_> {
         Ok(tensor)
     }
 
-    /// A tensor of these numbers, rounded to its type, row by row.
+    /// Makes a tensor of these numbers, rounded to its type, row by row.
     pub fn from_slice(
         &self,
         numbers: &[f32],
@@ -157,14 +157,15 @@ impl Placed<'_> {
         self.of_value(shape, dtype, || rounded(dtype, numbers))
     }
 
-    /// A tensor of whole numbers.
+    /// Makes a tensor of whole numbers.
     pub fn from_i32(&self, numbers: &[i32], shape: impl AsRef<[usize]>) -> Result<Tensor, Error> {
         let shape = shape.as_ref();
         check_count(numbers.len(), DType::I32, shape)?;
         self.of_value(shape, DType::I32, || Value::from_i32(numbers))
     }
 
-    /// A tensor of the elements of a buffer, row by row, in the type of the buffer; the elements are not copied on this host.
+    /// Makes a tensor of the elements of a buffer, row by row, in the type of the buffer; the elements are not copied
+    /// on this host.
     ///
     /// ```
     /// use phalanx_sim::{MachineSpec, machine::Options, value::{Buffer, f16}};
@@ -187,7 +188,8 @@ impl Placed<'_> {
         self.of_value(shape, dtype, || Value::from_buffer(elements))
     }
 
-    /// A tensor whose element `i`, row by row, is `number(i)`; `number` is called only if the run computes numbers.
+    /// Makes a tensor whose element `i`, row by row, is `number(i)`; `number` is called only if the run computes
+    /// numbers.
     pub fn from_fn(
         &self,
         shape: impl AsRef<[usize]>,
@@ -201,7 +203,7 @@ impl Placed<'_> {
         })
     }
 
-    /// A tensor of a value; `value` is called only if the run computes numbers.
+    /// Makes a tensor of a value; `value` is called only if the run computes numbers.
     pub fn of_value(
         &self,
         shape: &[usize],
@@ -214,8 +216,8 @@ impl Placed<'_> {
         Ok(tensor)
     }
 
-    /// A tensor whose elements are in memory before the program begins: making it takes no simulated time. Element `i`, row by
-    /// row, is `number(i)`; `number` is called only if the run computes numbers.
+    /// Makes a tensor whose elements are in memory before the program begins: making it takes no simulated time.
+    /// Element `i`, row by row, is `number(i)`; `number` is called only if the run computes numbers.
     pub fn resident(
         &self,
         shape: impl AsRef<[usize]>,

@@ -13,7 +13,7 @@ use crate::rank::Rank;
 use phalanx_sim::value::Value;
 
 impl Rank {
-    /// A tensor of the elements of a value, row by row, which are in memory when the call returns (RES-1).
+    /// Makes a tensor of the elements of a value, row by row, which are in memory when the call returns (RES-1).
     ///
     /// ```
     /// use phalanx_sim::{MachineSpec, Value, machine::Options};
@@ -56,7 +56,8 @@ impl Tensor {
         Ok(())
     }
 
-    /// The elements of a tensor that is all of its storage, as they are now (RES-1). Of several copies, the first.
+    /// Returns the elements of a tensor that is all of its storage, as they are now (RES-1). Of several copies, the
+    /// first.
     pub fn peek(&self) -> Result<Value, Error> {
         self.must_be_whole("peek")?;
         if !self.rank.has_data() {

@@ -4,7 +4,7 @@ use super::{Tensor, dense};
 use crate::error::Error;
 
 impl Tensor {
-    /// The same elements in another shape.
+    /// Views the same elements in another shape.
     pub fn reshape(&self, shape: impl AsRef<[usize]>) -> Result<Self, Error> {
         let shape = shape.as_ref();
         let elements = shape.iter().try_fold(1_usize, |product, dim| product.checked_mul(*dim));
@@ -17,7 +17,7 @@ impl Tensor {
         Ok(self.seen(shape.to_vec(), dense(shape), 0))
     }
 
-    /// The indices `start..start + len` of dimension `dim`.
+    /// Views the indices `start..start + len` of dimension `dim`.
     pub fn narrow(&self, dim: usize, start: usize, len: usize) -> Result<Self, Error> {
         let size = self.dim("narrow", dim)?;
         if start.checked_add(len).is_none_or(|end| end > size) {
@@ -29,7 +29,7 @@ impl Tensor {
         Ok(self.seen(shape, self.strides().to_vec(), start * self.strides()[dim]))
     }
 
-    /// One index of dimension `dim`; the dimension is removed.
+    /// Views one index of dimension `dim`; the dimension is removed.
     pub fn select(&self, dim: usize, index: usize) -> Result<Self, Error> {
         let one = self.narrow(dim, index, 1)?;
         let (mut shape, mut strides) = (one.shape().to_vec(), one.strides().to_vec());
@@ -38,7 +38,7 @@ impl Tensor {
         Ok(one.seen(shape, strides, 0))
     }
 
-    /// Two dimensions exchanged.
+    /// Swaps two dimensions.
     pub fn transpose(&self, one: usize, other: usize) -> Result<Self, Error> {
         self.dim("transpose", one)?;
         self.dim("transpose", other)?;
@@ -48,7 +48,7 @@ impl Tensor {
         Ok(self.seen(shape, strides, 0))
     }
 
-    /// `count` equal parts along dimension `dim`.
+    /// Cuts the tensor into `count` equal parts along dimension `dim`.
     pub fn chunk(&self, count: usize, dim: usize) -> Result<Vec<Self>, Error> {
         let size = self.dim("chunk", dim)?;
         if count == 0 || !size.is_multiple_of(count) {

@@ -65,7 +65,7 @@ pub struct TransformerBlock {
 }
 
 impl TransformerBlock {
-    /// A block of `hidden` features.
+    /// Makes a block of `hidden` features.
     pub fn new(cx: &Rank, hidden: usize, options: &BlockOptions) -> Result<Self, Error> {
         let layer = LayerContext::new(cx, &options.config)?;
         let [mixed, projection, up, down] = options.init.clone();

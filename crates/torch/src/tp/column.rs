@@ -55,7 +55,7 @@ pub struct ColumnParallelLinear {
 }
 
 impl ColumnParallelLinear {
-    /// A layer from `input_size` to `output_size` features.
+    /// Makes a layer from `input_size` to `output_size` features.
     pub fn new(
         cx: &Rank,
         input_size: usize,

@@ -19,18 +19,18 @@ pub struct Compute {
 }
 
 impl Compute {
-    /// All PEs of a SIP.
+    /// Returns the choice of all PEs of a SIP.
     pub fn all(cx: &Rank) -> Self {
         let (cubes, pes) = (cx.machine().cubes.count(), cx.machine().pes.count());
         Self { cubes: cubes as usize, pes: pes as usize }
     }
 
-    /// One PE.
+    /// Returns the choice of one PE.
     pub fn one() -> Self {
         Self { cubes: 1, pes: 1 }
     }
 
-    /// The placement of activations: a copy in every cube.
+    /// Returns the placement of activations: a copy in every cube.
     pub fn activations(self) -> DpPolicy {
         DpPolicy::replicated(self.cubes)
     }

@@ -30,7 +30,7 @@ pub struct VocabParallelEmbedding {
 }
 
 impl VocabParallelEmbedding {
-    /// A table with rows of `embedding_dim` elements for the ids `0..num_embeddings`.
+    /// Makes a table with rows of `embedding_dim` elements for the ids `0..num_embeddings`.
     pub fn new(
         cx: &Rank,
         num_embeddings: usize,

@@ -169,7 +169,7 @@ pub fn scatter_to_tensor_model_parallel_region(
     Ok(kept)
 }
 
-/// The tensors of all ranks, side by side along the last dimension.
+/// Gathers the tensors of all ranks, side by side along the last dimension.
 pub fn gather_from_tensor_model_parallel_region(
     cx: &Rank,
     x: &Tensor,
@@ -184,7 +184,7 @@ pub fn gather_from_tensor_model_parallel_region(
     region.unfolded(&tall, &region.with_last(ranks * columns))
 }
 
-/// The tensors of all ranks, side by side along the last dimension; backward each gets its share of the sum.
+/// Gathers the tensors of all ranks, side by side along the last dimension; backward each gets its share of the sum.
 pub fn all_gather_last_dim_from_tensor_parallel_region(
     cx: &Rank,
     x: &Tensor,
@@ -222,7 +222,7 @@ pub fn scatter_to_sequence_parallel_region(
     region.dense()?.narrow(0, region.rank()? * share, share)
 }
 
-/// The tensors of all ranks, concatenated along dimension 0.
+/// Gathers the tensors of all ranks, concatenated along dimension 0.
 pub fn gather_from_sequence_parallel_region(
     cx: &Rank,
     x: &Tensor,
@@ -260,8 +260,8 @@ pub fn all_to_all(cx: &Rank, x: &Tensor, group: Option<&ProcessGroup>) -> Result
     region.all_to_all(&region.dense()?, x.shape())
 }
 
-/// From a share of the tokens with all features to all tokens with a share of the features: `[n/tp, h]` to
-/// `[n, h/tp]`.
+/// Exchanges a share of the tokens with all features for all tokens with a share of the features: `[n/tp, h]` to `[n,
+/// h/tp]`.
 pub fn all_to_all_sp2hp(
     cx: &Rank,
     x: &Tensor,
@@ -276,7 +276,7 @@ pub fn all_to_all_sp2hp(
     region.all_to_all(&folded, &[ranks * rows, columns / ranks])
 }
 
-/// From all tokens with a share of the features to a share of the tokens with all features: `[n, h/tp]` to
+/// Exchanges all tokens with a share of the features for a share of the tokens with all features: `[n, h/tp]` to
 /// `[n/tp, h]`.
 pub fn all_to_all_hp2sp(
     cx: &Rank,

@@ -46,7 +46,7 @@ pub struct Mlp {
 }
 
 impl Mlp {
-    /// An MLP from `hidden` features to `ffn` and back.
+    /// Makes an MLP from `hidden` features to `ffn` and back.
     pub fn new(cx: &Rank, hidden: usize, ffn: usize, options: &MlpOptions) -> Result<Self, Error> {
         let MlpOptions { activation, bias, init: [up, down], config } = options;
         let up = ColumnOptions {
@@ -71,7 +71,7 @@ impl Mlp {
         })
     }
 
-    /// The type of its activations.
+    /// Returns the type of its activations.
     pub fn dtype(&self) -> DType {
         self.dtype
     }

@@ -122,7 +122,7 @@ impl Kind {
 /// All groups of one kind, each a list of ranks.
 pub type GroupList = Vec<Vec<usize>>;
 
-/// The groups of each kind, in the order in which ranks make them.
+/// Returns the groups of each kind, in the order in which ranks make them.
 pub fn rank_groups(sizes: &ModelParallel, world: usize) -> Result<Vec<(Kind, GroupList)>, Error> {
     let [dense, sparse] = sizes.grids(world)?;
     let pipelines = dense.groups("pp");
@@ -264,12 +264,12 @@ of_kind!(
     get_expert_tensor_parallel_world_size
 );
 
-/// The group of one copy of the model.
+/// Returns the group of one copy of the model.
 pub fn get_model_parallel_group(cx: &Rank) -> Result<ProcessGroup, Error> {
     get_group(cx, Kind::Model)
 }
 
-/// The group that shares the tensors of a layer.
+/// Returns the group that shares the tensors of a layer.
 pub fn get_tensor_model_parallel_group(cx: &Rank) -> Result<ProcessGroup, Error> {
     get_group(cx, Kind::Tensor)
 }
@@ -279,17 +279,17 @@ pub fn get_tensor_model_parallel_rank(cx: &Rank) -> Result<usize, Error> {
     told(state(cx).tensor_rank.get(), || rank_in(cx, Kind::Tensor))
 }
 
-/// The number of ranks that share the tensors of a layer.
+/// Returns the number of ranks that share the tensors of a layer.
 pub fn get_tensor_model_parallel_world_size(cx: &Rank) -> Result<usize, Error> {
     told(state(cx).tensor_world_size.get(), || Ok(get_group(cx, Kind::Tensor)?.size()))
 }
 
-/// The first of the ranks that share the tensors of a layer, by its number in the world.
+/// Returns the first of the ranks that share the tensors of a layer, by its number in the world.
 pub fn get_tensor_model_parallel_src_rank(cx: &Rank) -> Result<usize, Error> {
     Ok(get_group(cx, Kind::Tensor)?.members()[0])
 }
 
-/// The first of the ranks that hold the same weights, by its number in the world.
+/// Returns the first of the ranks that hold the same weights, by its number in the world.
 pub fn get_data_parallel_src_rank(cx: &Rank) -> Result<usize, Error> {
     Ok(get_group(cx, Kind::Data)?.members()[0])
 }
@@ -304,7 +304,7 @@ pub fn set_tensor_model_parallel_world_size(cx: &Rank, size: usize) {
     state(cx).tensor_world_size.set(Some(size));
 }
 
-/// The stages of this rank's model.
+/// Returns the stages of this rank's model.
 pub fn get_pipeline_model_parallel_group(cx: &Rank) -> Result<ProcessGroup, Error> {
     get_group(cx, Kind::Pipeline)
 }
@@ -314,7 +314,7 @@ pub fn get_pipeline_model_parallel_rank(cx: &Rank) -> Result<usize, Error> {
     told(state(cx).pipeline_rank.get(), || rank_in(cx, Kind::Pipeline))
 }
 
-/// The number of stages.
+/// Returns the number of stages.
 pub fn get_pipeline_model_parallel_world_size(cx: &Rank) -> Result<usize, Error> {
     told(state(cx).pipeline_world_size.get(), || Ok(get_group(cx, Kind::Pipeline)?.size()))
 }
@@ -329,23 +329,23 @@ pub fn set_pipeline_model_parallel_world_size(cx: &Rank, size: usize) {
     state(cx).pipeline_world_size.set(Some(size));
 }
 
-/// The rank of the first stage, by its number in the world.
+/// Returns the rank of the first stage, by its number in the world.
 pub fn get_pipeline_model_parallel_first_rank(cx: &Rank) -> Result<usize, Error> {
     Ok(get_group(cx, Kind::Pipeline)?.members()[0])
 }
 
-/// The rank of the last stage, by its number in the world.
+/// Returns the rank of the last stage, by its number in the world.
 pub fn get_pipeline_model_parallel_last_rank(cx: &Rank) -> Result<usize, Error> {
     let group = get_group(cx, Kind::Pipeline)?;
     Ok(group.members()[group.size() - 1])
 }
 
-/// The rank of the next stage, by its number in the world; the first stage follows the last.
+/// Returns the rank of the next stage, by its number in the world; the first stage follows the last.
 pub fn get_pipeline_model_parallel_next_rank(cx: &Rank) -> Result<usize, Error> {
     stage_after(cx, 1)
 }
 
-/// The rank of the previous stage, by its number in the world; the last stage precedes the first.
+/// Returns the rank of the previous stage, by its number in the world; the last stage precedes the first.
 pub fn get_pipeline_model_parallel_prev_rank(cx: &Rank) -> Result<usize, Error> {
     stage_after(cx, get_group(cx, Kind::Pipeline)?.size() - 1)
 }

@@ -51,7 +51,7 @@ pub struct RowParallelLinear {
 }
 
 impl RowParallelLinear {
-    /// A layer from `input_size` to `output_size` features.
+    /// Makes a layer from `input_size` to `output_size` features.
     pub fn new(
         cx: &Rank,
         input_size: usize,
@@ -77,7 +77,7 @@ impl RowParallelLinear {
         &self.weight
     }
 
-    /// The bias.
+    /// Returns the bias.
     pub fn bias(&self) -> Option<&Tensor> {
         self.bias.as_ref()
     }

@@ -44,6 +44,7 @@ fn ccf_3_the_example_says_what_is_built_in_and_adds_two_algorithms() {
         edge,
         channels: None,
         start: Time::ZERO,
+        in_loops: false,
         n_elem: Some(1 << 20),
         topology: Some(TopologyKind::Ring1d),
         own: None,

@@ -45,6 +45,8 @@ pub(crate) struct Case {
     pub(crate) exact: bool,
     /// The PEs that take part; those of the algorithm if not given.
     pub(crate) channels: Option<Channels>,
+    /// True if rings go in loops.
+    pub(crate) in_loops: bool,
 }
 
 impl Case {
@@ -67,6 +69,7 @@ impl Case {
             apart: false,
             exact: true,
             channels: None,
+            in_loops: false,
         }
     }
 
@@ -202,6 +205,7 @@ impl Case {
             input,
             output,
             splits,
+            in_loops: self.in_loops,
             peers: Peers {
                 sips: (0..u32::try_from(self.ranks).unwrap()).collect(),
                 pe,

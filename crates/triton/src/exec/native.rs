@@ -80,7 +80,7 @@ impl Run {
             .any(|reg| matches!(self.registers[*reg as usize], Val::Data(_)));
         let is_view = match instruction.op {
             Op::Broadcast | Op::Expand(_) => true,
-            // One integer is looked at, so that what is made of it is known.
+            // A single integer is computed, so that later index arithmetic knows its value.
             Op::Splat => self.kind(instruction.args[0]).scalar().is_float(),
             _ => false,
         };

@@ -1,7 +1,7 @@
 //! Products of scaled operands: numbers of 4, 8 or 16 bits, and a power of two for each group of them along `k`.
 //!
-//! The operands are multiplied by their scales and rounded to 16 bits, and the product is one of 16 bits: what Triton makes of it for
-//! machines whose matrix engines know no scales.
+//! The operands are multiplied by their scales and rounded to 16 bits, and the product is one of 16 bits: as Triton
+//! lowers it for machines whose matrix engines know no scales.
 
 use super::{Frame, Lower, Lowered};
 use crate::ir::{Operation, ValueId};

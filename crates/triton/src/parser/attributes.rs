@@ -96,7 +96,7 @@ impl Parser<'_> {
         Ok(Attribute::List(entries))
     }
 
-    /// Skips `<...>` with what it nests.
+    /// Skips `<...>` with all nested brackets.
     pub(crate) fn skip_angles(&mut self) -> Read<()> {
         if !self.is_sign(b'<') {
             return Ok(());

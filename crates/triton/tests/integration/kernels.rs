@@ -11,6 +11,8 @@ use phalanx_sim::machine::Options;
 use phalanx_sim::value::Buffer;
 use phalanx_torch::Tensor;
 use phalanx_triton::{Argument, Kernel, Settings};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 pub(crate) fn kernel(text: &str) -> Kernel {
     Kernel::read(text).unwrap_or_else(|error| panic!("{error}"))
@@ -296,4 +298,16 @@ fn tex_3_an_endless_loop_meets_its_limit() {
         kernel(ENDLESS).launch(&rank, &[whole(1)], &[], &settings)?.wait().await
     });
     assert!(words.contains("more than 1000 rounds of loops"), "TEX-3: {words}");
+}
+
+#[test]
+fn tex_5_an_interrupt_ends_an_endless_loop() {
+    let asked = AtomicU32::new(0);
+    let interrupt = move || asked.fetch_add(1, Ordering::Relaxed) >= 100;
+    let options = Options { interrupt: Some(Arc::new(interrupt)), ..Options::default() };
+    let words = failure("quad-sip", options, |rank| async move {
+        let settings = Settings { step_limit: u64::MAX, ..Settings::default() };
+        kernel(ENDLESS).launch(&rank, &[whole(1)], &[], &settings)?.wait().await
+    });
+    assert!(words.contains("interrupted"), "TEX-5: {words}");
 }

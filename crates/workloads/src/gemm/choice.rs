@@ -2,7 +2,7 @@
 
 use crate::parameters::Settings;
 use phalanx_sim::MachineSpec;
-use phalanx_sim::kernel::GemmPlan;
+use phalanx_sim::kernel::{GemmPlan, GemmProblem};
 use phalanx_sim::units;
 use phalanx_torch::limits::ParameterError;
 
@@ -57,9 +57,10 @@ pub(super) fn plan(
         let message = format!("parameter `split_k`: {parts} parts of k, which has {steps} steps");
         return Err(ParameterError::new(message, format!("allowed: 1 to {steps}, or `{AUTO}`")));
     }
-    let problem = (dims, settings.dtype("dtype"));
     let buffers = u32::try_from(settings.count("buffers")).unwrap_or(u32::MAX);
-    Ok(Some(GemmPlan::fastest(machine, problem, (pes, buffers), (tile, parts))))
+    let dtype = settings.dtype("dtype");
+    let product = GemmProblem { dims, dtype, pes, buffers, tile, split_k: parts };
+    Ok(Some(GemmPlan::fastest(machine, &product)))
 }
 
 /// `128x256x64`.

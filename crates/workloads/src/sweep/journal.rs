@@ -3,6 +3,7 @@
 //! Every process has a file of its own in the directory and appends a line for each row; all files are read. A line that a crash has cut is
 //! no row. Claims are files that one process alone can create, in a directory for each job.
 
+use super::Team;
 use phalanx_sim::Time;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -10,6 +11,7 @@ use std::ffi::OsStr;
 use std::fmt;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 /// A journal that is open.
@@ -73,7 +75,7 @@ impl Journal {
     }
 
     /// Reads the rows of all processes.
-    pub fn refresh(&mut self) -> Result<(), JournalError> {
+    pub(crate) fn refresh(&mut self) -> Result<(), JournalError> {
         let failed = |error| JournalError { path: self.directory.clone(), error };
         for entry in fs::read_dir(&self.directory).map_err(failed)? {
             let path = entry.map_err(failed)?.path();
@@ -91,7 +93,7 @@ impl Journal {
         Ok(())
     }
 
-    /// The row of this content, if it is done.
+    /// Returns the row of this content, if it is done.
     pub fn row(&self, key: &str) -> Option<&Result<Time, String>> {
         self.rows.get(key)
     }
@@ -120,11 +122,47 @@ impl Journal {
         self.directory.join(format!("claims-{job}"))
     }
 
-    /// Removes the journal and its directory.
-    pub fn remove(self) {
-        // Another process may have removed it before.
-        let _ = fs::remove_dir_all(&self.directory);
+    /// Closes the journal for one process of `team`. With `remove` the rows are needed no longer: the directory goes as soon as every
+    /// process of the team has closed the journal (SWE-5). Only process 0 of a team decides that.
+    pub fn close(self, team: &Team, remove: bool) -> Result<(), JournalError> {
+        // Another process may remove the same directory: what is gone needs no removal.
+        let gone = |directory: &Path| drop(fs::remove_dir_all(directory));
+        let Team::Member { rank, size, job } = team else {
+            if remove {
+                gone(&self.directory);
+            }
+            return Ok(());
+        };
+        let claims = self.claims(job);
+        if *rank == 0 && remove {
+            claim(&claims, NOT_NEEDED)?;
+        }
+        self.mark_done(job, *rank)?;
+        // The last process to leave clears up: nobody else opens the journal, or claims a point, any more.
+        if self.are_done(job, 0..*size) {
+            gone(if claims.join(NOT_NEEDED).exists() { &self.directory } else { &claims });
+        }
+        Ok(())
     }
+
+    /// Tells the other processes of a job that this process runs no more points.
+    pub(super) fn mark_done(&self, job: &str, rank: usize) -> Result<(), JournalError> {
+        claim(&self.claims(job), &done(rank)).map(drop)
+    }
+
+    /// True if these processes of a job run no more points.
+    pub(super) fn are_done(&self, job: &str, mut ranks: Range<usize>) -> bool {
+        let claims = self.claims(job);
+        ranks.all(|rank| claims.join(done(rank)).exists())
+    }
+}
+
+/// The file by which process 0 says that the rows are needed no longer.
+const NOT_NEEDED: &str = "not-needed";
+
+/// The file by which a process says that it runs no more points.
+fn done(rank: usize) -> String {
+    format!("done-{rank}")
 }
 
 /// Creates a file that only one process can create; true if this process has.

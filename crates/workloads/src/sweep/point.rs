@@ -63,7 +63,7 @@ impl Point {
         self.settings.iter().map(|(name, value)| (name.as_str(), value.as_str()))
     }
 
-    /// The value of a name.
+    /// Returns the value of a name.
     pub fn value(&self, name: &str) -> Option<&str> {
         self.pairs().find(|(known, _)| *known == name).map(|(_, value)| value)
     }
@@ -101,7 +101,7 @@ fn combination(mut index: usize, axes: &[Axis]) -> Point {
     Point { machine: index, settings }
 }
 
-/// `count` of the points, in their order. The same seed draws the same points.
+/// Draws `count` of the points, in their order. The same seed draws the same points.
 pub fn sample(points: Vec<Point>, count: usize, seed: u64) -> Vec<Point> {
     let mut random = Pcg64Mcg::seed_from_u64(seed);
     let (mut left, mut wanted) = (points.len() as u64, count as u64);

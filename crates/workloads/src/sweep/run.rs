@@ -22,12 +22,12 @@ pub struct Row {
 }
 
 impl Row {
-    /// The simulated time.
+    /// Returns the simulated time.
     pub fn time(&self) -> Option<Time> {
         self.outcome.as_ref().ok().copied()
     }
 
-    /// The row as one line of JSON, without its end.
+    /// Returns the row as one line of JSON, without its end.
     pub fn json(&self, sweep: &Sweep) -> String {
         let text = |text: &str| serde_json::Value::from(text).to_string();
         let machine = sweep.machine_name(&self.point).map(|name| ("machine", text(name)));
@@ -62,7 +62,8 @@ impl Sweep {
     }
 
     /// Runs the points that `team` leaves to this process on `jobs` threads, but for those that `journal` has. `told` gets the rows
-    /// that this process gives, in the order of the points. Processes of a team that claim points need a journal.
+    /// that this process gives, in the order of the points. Processes of a team that claim points need a journal, and close it
+    /// afterwards.
     pub fn run_with(
         &self,
         points: &[Point],
@@ -94,11 +95,11 @@ impl Sweep {
             gathered.add(index, outcome);
             Ok(())
         })?;
-        match (journal, &work.claims, team) {
-            (Some(journal), Some(claims), Team::Member { rank, size, .. }) => {
-                claim(claims, &format!("done-{rank}"))?;
-                if *rank == 0 { gathered.wait(&work, journal, &keys, *size) } else { Ok(()) }
+        match (journal, team) {
+            (Some(journal), Team::Member { rank: 0, size, job }) => {
+                gathered.wait(&work, journal, &keys, (job, *size))
             }
+            (Some(journal), Team::Member { rank, job, .. }) => journal.mark_done(job, *rank),
             _ => Ok(()),
         }
     }
@@ -229,16 +230,15 @@ impl Gathered<'_> {
         work: &Work,
         journal: &mut Journal,
         keys: &[String],
-        size: usize,
+        (job, size): (&str, usize),
     ) -> Result<(), JournalError> {
-        let claims = work.claims.as_deref().expect("SWE-4: a team claims points");
         loop {
             // In this order: what is written before the last process leaves is read.
-            let have_left = (0..size).all(|rank| claims.join(format!("done-{rank}")).exists());
+            let have_left = journal.are_done(job, 1..size);
             journal.refresh()?;
             self.take_known(Some(journal), keys);
             if self.next == self.points.len() {
-                break;
+                return Ok(());
             }
             if have_left {
                 for (index, key) in keys.iter().enumerate() {
@@ -248,12 +248,9 @@ impl Gathered<'_> {
                         self.add(index, outcome);
                     }
                 }
-                break;
+                return Ok(());
             }
             thread::sleep(Duration::from_millis(20));
         }
-        // Every process has left or is about to: nobody claims any more.
-        let _ = std::fs::remove_dir_all(claims);
-        Ok(())
     }
 }

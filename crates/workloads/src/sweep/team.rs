@@ -5,7 +5,7 @@ use std::str::FromStr;
 
 /// A fixed share of the points: every `of`-th point from `index`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Shard {
+pub struct Share {
     /// The number of this share, from 0.
     pub index: usize,
     /// The number of shares.
@@ -14,25 +14,25 @@ pub struct Shard {
 
 /// A text that names no share.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ShardError(pub String);
+pub struct ShareError(pub String);
 
-impl fmt::Display for ShardError {
+impl fmt::Display for ShareError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "a share is `I/N` with I from 0 to N-1, as in `0/4`: `{}`", self.0)
     }
 }
 
-impl std::error::Error for ShardError {}
+impl std::error::Error for ShareError {}
 
-impl FromStr for Shard {
-    type Err = ShardError;
+impl FromStr for Share {
+    type Err = ShareError;
 
-    fn from_str(text: &str) -> Result<Self, ShardError> {
+    fn from_str(text: &str) -> Result<Self, ShareError> {
         let pair = text.split_once('/');
         let pair = pair
             .and_then(|(index, of)| Some((index.trim().parse().ok()?, of.trim().parse().ok()?)));
-        let shard = pair.map(|(index, of)| Self { index, of });
-        shard.filter(|shard| shard.index < shard.of).ok_or_else(|| ShardError(text.to_owned()))
+        let share = pair.map(|(index, of)| Self { index, of });
+        share.filter(|share| share.index < share.of).ok_or_else(|| ShareError(text.to_owned()))
     }
 }
 
@@ -42,7 +42,7 @@ pub enum Team {
     /// One process runs all points.
     Alone,
     /// This process runs a fixed share.
-    Share(Shard),
+    Share(Share),
     /// This process is one of several that `mpirun` or `srun` has started; they claim points one by one.
     Member {
         /// The number of this process.
@@ -62,7 +62,7 @@ const LAUNCHERS: [[&str; 3]; 3] = [
 ];
 
 impl Team {
-    /// The team that the environment describes: Open MPI, MPICH, `srun`, or an array of Slurm jobs.
+    /// Reads the team from the environment: Open MPI, MPICH, `srun`, or an array of Slurm jobs.
     pub fn from_environment(variable: impl Fn(&str) -> Option<String>) -> Self {
         let number = |name: &str| variable(name)?.trim().parse::<usize>().ok();
         for [rank, size, job] in LAUNCHERS {
@@ -80,7 +80,7 @@ impl Team {
             let of = number("SLURM_ARRAY_TASK_COUNT")?;
             let step = number("SLURM_ARRAY_TASK_STEP").unwrap_or(1).max(1);
             let index = task.checked_sub(first)? / step;
-            (index < of).then_some(Self::Share(Shard { index, of }))
+            (index < of).then_some(Self::Share(Share { index, of }))
         };
         array().unwrap_or(Self::Alone)
     }
@@ -101,11 +101,11 @@ impl Team {
         }
     }
 
-    /// A name that tells the processes of the team apart.
+    /// Returns a name that tells the processes of the team apart.
     pub fn who(&self) -> String {
         match self {
             Self::Alone => "all".to_owned(),
-            Self::Share(Shard { index, of }) => format!("{index}-of-{of}"),
+            Self::Share(Share { index, of }) => format!("{index}-of-{of}"),
             Self::Member { rank, .. } => format!("rank-{rank}"),
         }
     }
@@ -135,16 +135,16 @@ mod tests {
             ("SLURM_ARRAY_TASK_COUNT", "3"),
             ("SLURM_ARRAY_TASK_STEP", "2"),
         ];
-        assert_eq!(team(&array), Team::Share(Shard { index: 2, of: 3 }));
+        assert_eq!(team(&array), Team::Share(Share { index: 2, of: 3 }));
     }
 
     #[test]
     fn shares_are_read_and_disjoint() {
-        assert_eq!("1/3".parse(), Ok(Shard { index: 1, of: 3 }));
+        assert_eq!("1/3".parse(), Ok(Share { index: 1, of: 3 }));
         for wrong in ["", "3/3", "1", "a/b", "-1/2", "0/0"] {
-            assert!(wrong.parse::<Shard>().is_err(), "{wrong}");
+            assert!(wrong.parse::<Share>().is_err(), "{wrong}");
         }
-        let shares: Vec<Team> = (0..3).map(|index| Team::Share(Shard { index, of: 3 })).collect();
+        let shares: Vec<Team> = (0..3).map(|index| Team::Share(Share { index, of: 3 })).collect();
         for index in 0..20 {
             assert_eq!(shares.iter().filter(|team| team.may_run(index)).count(), 1);
         }

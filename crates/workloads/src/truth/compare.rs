@@ -21,7 +21,7 @@ pub struct Bench {
 }
 
 impl Bench {
-    /// A machine with the built-in configuration of collectives.
+    /// Makes a bench of a machine with the built-in configuration of collectives.
     pub fn new(machine: MachineSpec) -> Self {
         Self { machine, ccl: CclConfig::builtin() }
     }
@@ -55,19 +55,19 @@ pub struct Simulated {
 }
 
 impl Simulated {
-    /// The time in microseconds.
+    /// Returns the time in microseconds.
     #[expect(clippy::cast_precision_loss, reason = "a time is compared, not added up")]
     pub fn us(&self) -> f64 {
         self.time.as_ps() as f64 / 1e6
     }
 
-    /// The name of the algorithm; none for a matrix product.
+    /// Returns the name of the algorithm; none for a matrix product.
     pub fn algorithm(&self) -> Option<&str> {
         let name = self.plan.as_ref()?.name.as_str();
         Some(name.split_once('/').map_or(name, |(algorithm, _)| algorithm))
     }
 
-    /// The name of the protocol, where the library has several: what follows a `/` in the name of the plan.
+    /// Returns the name of the protocol, if the library has several: the text after a `/` in the name of the plan.
     pub fn protocol(&self) -> Option<&str> {
         self.plan.as_ref()?.name.split_once('/').map(|(_, protocol)| protocol)
     }
@@ -94,7 +94,7 @@ pub struct Compared {
 }
 
 impl Compared {
-    /// The errors in few numbers.
+    /// Returns the errors in few numbers.
     pub fn summary(&self) -> Summary {
         summary(self.points.iter().map(|point| point.error))
     }
@@ -115,7 +115,7 @@ pub struct Summary {
     pub within_20: f64,
 }
 
-/// The errors in few numbers.
+/// Returns the errors in few numbers.
 #[expect(clippy::cast_precision_loss, reason = "few points")]
 pub fn summary(errors: impl IntoIterator<Item = f64>) -> Summary {
     let sizes: Vec<f64> = errors.into_iter().map(f64::abs).collect();

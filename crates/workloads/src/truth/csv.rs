@@ -1,7 +1,7 @@
 //! Tables as CSV: a line with the names of columns, then a line a row; lines that begin with `#` are comments.
 //!
-//! Columns of collectives: `op`, `ranks`, `dtype`, `size_bytes`, `time_us`, and perhaps `in_place_us` (taken where it is given) and
-//! `system`. Columns of matrix products: `m`, `n`, `k`, `time_us`, and perhaps `dtype` and `system`. Other columns are skipped.
+//! Columns of collectives: `op`, `ranks`, `dtype`, `size_bytes`, `time_us`, and perhaps `in_place_us` (taken where it is given),
+//! `min_us` and `max_us` (the shortest and the longest of several runs) and `system`. Columns of matrix products: `m`, `n`, `k`, `time_us`, and perhaps `dtype` and `system`. Other columns are skipped.
 //! A comment with the words `includes launch` says that times of products are those of a host program: the machine's
 //! `system.host.launch` is added to the simulated ones.
 
@@ -132,6 +132,8 @@ impl<'a> Columns<'a> {
         let must = |name| self.cell(cells, name).expect("TRU-1: wanted columns are there");
         let measured = if self.is_gemm { None } else { given("in_place_us") };
         let measured = rows.cell(&measured.unwrap_or_else(|| must("time_us")), time);
+        let ends = ["min_us", "max_us"].map(given);
+        let ends = ends.map(|end| end.and_then(|cell| rows.cell(&cell, time)));
         let row = if self.is_gemm {
             let sides = ["m", "n", "k"].map(|name| rows.cell(&must(name), side));
             let dtype = match given("dtype") {
@@ -156,6 +158,11 @@ impl<'a> Columns<'a> {
                 Finding::new(must("op").location(), "a matrix product has `m`, `n` and `k`");
             return rows.report(finding.label("no size in bytes").help(FORMS));
         }
-        rows.add(Row { system, subject, ranks, dtype, point: Point { size, measured_us, line } });
+        let spread = match ends {
+            [Some(shortest), Some(longest)] => ((longest / shortest).ln() / 2.0).max(0.0),
+            _ => 0.0,
+        };
+        let point = Point { size, measured_us, spread, line };
+        rows.add(Row { system, subject, ranks, dtype, point });
     }
 }

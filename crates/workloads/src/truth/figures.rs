@@ -3,7 +3,7 @@
 use phalanx_sim::config::{Figure, FigureText, MachineView, figure_texts};
 use phalanx_sim::spec::{MachineSpec, Origin};
 
-/// The value of a figure: a number, and what stands behind it.
+/// The value of a figure: a number and its unit.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Value {
     /// The number.
@@ -25,13 +25,13 @@ impl Value {
         (number > 0.0).then(|| Self { number, unit: unit.to_owned(), is_count })
     }
 
-    /// The same figure with another number, of four digits that matter.
+    /// Returns the same figure with another number, of four digits that matter.
     #[must_use]
     pub fn with(&self, number: f64) -> Self {
         Self { number: self.text_of(number).parse().unwrap_or(number), ..self.clone() }
     }
 
-    /// The text in a machine file.
+    /// Returns the text in a machine file.
     pub fn text(&self) -> String {
         format!("{}{}", self.text_of(self.number), self.unit)
     }
@@ -69,8 +69,8 @@ pub(super) fn is_fraction(path: &str) -> bool {
     path.ends_with("efficiency")
 }
 
-/// The figures that `machine` marks as fitted, in the order of its file `text`, each with its value; a figure whose value is no number
-/// above zero has none.
+/// Returns the figures that `machine` marks as fitted, in the order of its file `text`, each with its value; a figure
+/// whose value is no number above zero has none.
 pub fn fitted(machine: &MachineSpec, text: &str) -> Vec<(FigureText, Option<Value>)> {
     let known = MachineView::new(machine).figures();
     let is_fitted = |figure: &Figure| figure.source.as_deref() == Some(Origin::FITTED);

@@ -2,13 +2,15 @@
 //!
 //! The sum of errors is that of `ln(simulated / measured)`, softened near zero, so that a point that is twice too slow weighs as much
 //! as one that is twice too fast, and an outlier little more than others. Steps are those of Gauss and Newton, damped, in the logarithms
-//! of the figures; derivatives are differences of simulations in which every call keeps its algorithm. Where such a step does not help, and for
-//! whole numbers, figures are moved one by one.
+//! of the figures; derivatives are differences of simulations in which every call keeps its algorithm. If such a step
+//! does not help, and for whole numbers, figures are moved one by one.
 //!
 //! - **FIT-1 (deterministic).** The same file and the same tables give the same figures, whatever the number of threads.
 //! - **FIT-2 (marked figures only).** The written file differs from the given one in the values of figures marked `fitted`, and
 //!   in nothing else.
 //! - **FIT-3 (never worse).** The error of the written file on the used points is not larger than that of the given one.
+//! - **FIT-4 (runs that differ count less).** The error of a point with several runs counts the less the more its shortest and its longest run
+//!   differ: half as much at 3 % to either side.
 
 mod batch;
 mod model;
@@ -127,7 +129,8 @@ pub fn fit(
     })
 }
 
-/// The best state, and what the points cannot tell. Smaller calls stand in for large ones, but not in the result (FIT-3).
+/// The best state, and the figures that the points cannot determine. Smaller calls stand in for large ones, but not in
+/// the result (FIT-3).
 fn search(model: &mut Model<'_>, before: &State) -> Result<(State, Vec<Unclear>), PointError> {
     model.stand_ins = model.replaceable(before);
     let found = search::run(model, model.start(before.values.clone())?);

@@ -1,9 +1,10 @@
 //! The text output of nccl-tests and rccl-tests: comments that name the operation and the ranks, a line with the names of
 //! columns, rows, and perhaps the log of the library between them.
 //!
-//! The columns are taken from their names, because versions differ: old ones have no `root`, and call `#wrong` `error`. Where a row has
-//! two times, the second is that in place, which is taken. Old versions do not print the operation: then it is the program that the
-//! text mentions (`all_gather_perf`), or follows from reduction, root, count and size, or is the chosen one.
+//! The columns are taken from their names, because versions differ: old ones have no `root`, and call `#wrong` `error`.
+//! If a row has two times, the second one (in place) is taken. Old versions do not print the operation: then it is the
+//! program that the text mentions (`all_gather_perf`), or follows from reduction, root, count and size, or is the
+//! chosen one.
 
 use super::table::{Cell, Point, Row, Rows, Selection, Size, Subject, bytes, lines, time};
 use phalanx_sim::config::reader::{Finding, Location};
@@ -152,7 +153,7 @@ impl State {
         else {
             return;
         };
-        let point = Point { size: Size::Bytes(bytes), measured_us, line };
+        let point = Point { size: Size::Bytes(bytes), measured_us, spread: 0.0, line };
         rows.add(Row { system: None, subject, ranks, dtype, point });
     }
 

@@ -43,6 +43,8 @@ pub struct Point {
     pub size: Size,
     /// The measured time, in microseconds.
     pub measured_us: f64,
+    /// The spread of several runs of the point: half of `ln(longest / shortest)`, zero where one is given.
+    pub spread: f64,
     /// The line of the file, from 1.
     pub line: usize,
 }
@@ -57,7 +59,7 @@ pub enum Size {
 }
 
 impl Size {
-    /// The number by which sizes are ordered: bytes, or operations of a matrix product.
+    /// Returns the number by which sizes are ordered: bytes, or operations of a matrix product.
     #[expect(clippy::cast_precision_loss, reason = "an order, not a sum")]
     pub fn extent(self) -> f64 {
         match self {
@@ -77,12 +79,12 @@ impl fmt::Display for Size {
 }
 
 impl Subject {
-    /// All of them, in the order of the manual.
+    /// Returns all subjects, in the order of the manual.
     pub fn all() -> Vec<Self> {
         Operation::ALL.into_iter().map(Self::Collective).chain([Self::Gemm]).collect()
     }
 
-    /// The name in tables and on the command line.
+    /// Returns the name in tables and on the command line.
     pub fn name(self) -> &'static str {
         match self {
             Self::Collective(operation) => operation.name(),
@@ -90,7 +92,7 @@ impl Subject {
         }
     }
 
-    /// The one with this name, also as the programs of nccl-tests spell it.
+    /// Finds the subject with this name, also as the programs of nccl-tests spell it.
     pub fn from_name(name: &str) -> Option<Self> {
         let name = name.replace('-', "_").to_ascii_lowercase();
         let name = match name.as_str() {
@@ -103,7 +105,7 @@ impl Subject {
         Self::all().into_iter().find(|subject| subject.name() == name)
     }
 
-    /// All names.
+    /// Returns all names.
     pub fn names() -> Vec<&'static str> {
         Self::all().into_iter().map(Self::name).collect()
     }
@@ -131,7 +133,7 @@ pub(super) fn dtype(name: &str) -> Option<DType> {
 pub(super) const DTYPES: [&str; 8] =
     ["float", "half", "bfloat16", "int32", "f32", "f16", "bf16", "i32"];
 
-/// The name of a type in tables: as nccl-tests has it.
+/// Returns the name of a type in tables: as nccl-tests has it.
 pub fn dtype_name(dtype: DType) -> &'static str {
     match dtype {
         DType::F32 => "float",
@@ -148,7 +150,8 @@ pub fn dtype_name(dtype: DType) -> &'static str {
     }
 }
 
-/// A choice of rows. What a file does not say (the operation of an old nccl-tests, the type of a matrix product), the choice says.
+/// A choice of rows. The choice also supplies facts that a file lacks (the operation of an old nccl-tests, the type of
+/// a matrix product).
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Selection {
     /// Rows of this operation.
@@ -170,7 +173,7 @@ impl Selection {
             && self.system.as_ref().is_none_or(|system| Some(system) == table.system.as_ref())
     }
 
-    /// The chosen tables; the error lists what there is.
+    /// Returns the chosen tables; the error lists all tables.
     pub fn apply(&self, tables: Vec<Table>) -> Result<Vec<Table>, String> {
         let there = tables.iter().map(Table::heading).collect::<Vec<_>>().join("; ");
         let chosen: Vec<Table> = tables.into_iter().filter(|table| self.holds(table)).collect();
@@ -233,7 +236,7 @@ pub fn read(file: &str, text: &str, choice: &Selection) -> Result<Vec<Table>, Co
     rows.finish()
 }
 
-/// The rows of a file as far as it is read, and what is wrong with it.
+/// The rows of a file as far as it is read, and its errors.
 pub(super) struct Rows<'a> {
     file: &'a str,
     text: &'a str,
@@ -352,7 +355,7 @@ fn unknown(cell: &Cell<'_>, what: &str, known: &[&str]) -> Finding {
     finding.label(label).help(format!("allowed: {}", known.join(", ")))
 }
 
-/// One value of a row, and where it stands.
+/// One value of a row, and its position.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Cell<'a> {
     pub(super) text: &'a str,

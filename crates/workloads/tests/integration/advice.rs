@@ -84,7 +84,7 @@ fn preset(name: &str) -> MachineSpec {
 /// Checks the advice for every workload on a preset.
 fn follow_all_advice(name: &str) {
     for workload in workload::all() {
-        // Where 64 ranks choose an algorithm, a run takes seconds.
+        // A run in which 64 ranks choose an algorithm takes seconds.
         let is_long = name == "pod-64" && workload.parameters.iter().any(|one| one.name == "ranks");
         if !is_long || is_full() {
             Case::new(workload, preset(name), &[]).check(name);

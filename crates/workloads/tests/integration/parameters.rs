@@ -21,7 +21,7 @@ fn run(
     workload.run(machine, Options { data, ..Options::default() }, &settings)
 }
 
-/// Why parameters are refused.
+/// The error of refused parameters.
 fn refusal(name: &str, given: &[(&str, &str)]) -> ParameterError {
     match run(preset("bare", &[]), name, given, false) {
         Err(WorkloadError::Parameter(error)) => error,

@@ -2,7 +2,7 @@
 
 use crate::same_bytes::{CASES, Case};
 use phalanx_sim::machine::Options;
-use phalanx_torch::shards::{Channels, Farewell, Layout, Processes};
+use phalanx_torch::shards::{Channels, Farewell, Processes, ShardLayout};
 
 /// The first lines that differ.
 fn assert_same(one: &str, other: &str, what: &str) {
@@ -15,17 +15,18 @@ fn assert_same(one: &str, other: &str, what: &str) {
 
 #[test]
 fn there_are_enough_cases() {
-    assert!(CASES.len() >= 40);
+    let workloads = CASES.iter().filter(|case| matches!(case, Case::Workload(..))).count();
+    assert!(workloads >= 40, "{workloads} of {}", CASES.len());
 }
 
 #[test]
 fn xch_1_every_byte_of_a_run_is_that_of_one_thread() {
     for case in CASES {
         for data in [true, false] {
-            let alone = case.run(&Layout::threads(1), data);
+            let alone = case.run(&ShardLayout::threads(1), data);
             for threads in [2, 3, 7] {
                 let what = format!("{case:?} data {data} on {threads} threads");
-                assert_same(&alone, &case.run(&Layout::threads(threads), data), &what);
+                assert_same(&alone, &case.run(&ShardLayout::threads(threads), data), &what);
             }
         }
     }
@@ -37,7 +38,7 @@ fn in_processes(case: &Case, data: bool, processes: usize, threads: usize) -> St
         let start = |link: Channels| {
             scope.spawn(move || {
                 let processes = Processes::new(link);
-                let layout = Layout { threads, processes: Some(processes.clone()) };
+                let layout = ShardLayout { threads, processes: Some(processes.clone()) };
                 let seen = case.run(&layout, data);
                 processes.end(Farewell { code: 0, words: String::new() });
                 seen
@@ -58,7 +59,7 @@ fn xch_3_every_byte_of_a_run_is_that_of_one_process() {
         // Each case with one layout; `mpi.rs` has all of them.
         let (processes, threads) = [(2, 1), (4, 1), (2, 3), (3, 2)][number % 4];
         let data = number % 8 < 5;
-        let alone = case.run(&Layout::threads(1), data);
+        let alone = case.run(&ShardLayout::threads(1), data);
         let what = format!("{case:?} data {data} in {processes} processes of {threads} threads");
         assert_same(&alone, &in_processes(case, data, processes, threads), &what);
     }
@@ -68,9 +69,9 @@ fn xch_3_every_byte_of_a_run_is_that_of_one_process() {
 fn xch_1_folding_many_steps_gives_the_same_report() {
     let case = &CASES[29];
     let options = || Options { data: false, steps: 500, ..Options::default() };
-    let alone = case.run_with(&Layout::threads(1), options());
+    let alone = case.run_with(&ShardLayout::threads(1), options());
     for threads in [2, 3, 7] {
         let what = format!("{case:?}, folded, on {threads} threads");
-        assert_same(&alone, &case.run_with(&Layout::threads(threads), options()), &what);
+        assert_same(&alone, &case.run_with(&ShardLayout::threads(threads), options()), &what);
     }
 }

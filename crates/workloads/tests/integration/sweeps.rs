@@ -1,6 +1,6 @@
 //! Sweeps of workloads: the same rows whatever runs them.
 
-use phalanx_workloads::sweep::{Axis, Journal, MachineText, Point, Row, Shard, Sweep, Team, svg};
+use phalanx_workloads::sweep::{Axis, Journal, MachineText, Point, Row, Share, Sweep, Team, svg};
 use phalanx_workloads::{find, sweep};
 use std::path::PathBuf;
 
@@ -36,7 +36,7 @@ fn swe_1_rows_do_not_depend_on_threads_or_shares() {
     assert_eq!(lines(&sweep, &one), lines(&sweep, &sweep.run(&points, 3)));
     let mut shared: Vec<(usize, Row)> = Vec::new();
     for index in 0..3 {
-        let team = Team::Share(Shard { index, of: 3 });
+        let team = Team::Share(Share { index, of: 3 });
         let mut given = (0..points.len()).filter(|at| team.gives(*at));
         sweep
             .run_with(&points, 1, None, &team, &mut |row| {
@@ -83,7 +83,7 @@ fn swe_3_a_row_of_the_journal_is_not_run_again() {
     // Another content is another row.
     let other = Sweep { data: true, ..sweep.clone() };
     assert!(kept.row(&other.key(&points[0])).is_none());
-    kept.remove();
+    kept.close(&Team::Alone, true).unwrap();
     assert!(!path.exists());
 }
 
@@ -116,6 +116,30 @@ fn swe_4_processes_that_claim_run_each_point_once() {
         .map(|path| std::fs::read_to_string(path).unwrap().lines().count())
         .sum();
     assert_eq!(written, points.len());
+}
+
+#[test]
+fn swe_5_a_process_that_comes_late_finds_all_rows() {
+    let (sweep, points) = mixed();
+    for remove in [true, false] {
+        let path = directory("swe-5");
+        let team = |rank| Team::Member { rank, size: 2, job: "one".to_owned() };
+        let member = |rank: usize| {
+            let mut journal = Journal::open(&path, &team(rank).who()).unwrap();
+            let mut rows = Vec::new();
+            let mut tell = |row: &Row| rows.push(row.clone());
+            sweep.run_with(&points, 1, Some(&mut journal), &team(rank), &mut tell).unwrap();
+            journal.close(&team(rank), remove && rank == 0).unwrap();
+            rows
+        };
+        assert_eq!(member(0), sweep.run(&points, 1));
+        let late = Journal::open(&path, "a look").unwrap();
+        assert!(points.iter().all(|point| late.row(&sweep.key(point)).is_some()), "SWE-5");
+        drop(late);
+        assert!(member(1).is_empty());
+        assert_eq!(path.exists(), !remove, "SWE-5: the last process removes the directory");
+        assert!(!path.join("claims-one").exists(), "SWE-5: nobody claims any more");
+    }
 }
 
 #[test]

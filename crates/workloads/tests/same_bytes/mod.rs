@@ -9,7 +9,7 @@ use phalanx_sim::value::DType;
 use phalanx_sim::{MachineSpec, timeline};
 use phalanx_torch::ccl::sweep::Sweep;
 use phalanx_torch::ccl::{CclConfig, Operation, ReduceOp};
-use phalanx_torch::shards::{self, Layout};
+use phalanx_torch::shards::{self, ShardLayout};
 use phalanx_trace::{Format, Writer};
 use phalanx_workloads::{Outcome, Setup, WorkloadError, find};
 
@@ -38,6 +38,21 @@ const QUAD_FULL: Machine = ("quad-sip", &["system.sips.topology=fully_connected"
 const OCTO: Machine = ("octo-ring", &[]);
 const TORUS: Machine = ("torus-16", &[]);
 const TORUS_CUT: Machine = ("torus-16", &["system.sips.forwarding=cut_through"]);
+
+const GROUPS: Machine = (
+    "bare",
+    &[
+        "system.sips={count: 4, topology: switch, link: {bandwidth: 128 GB/s, latency: 500 ns}}",
+        "system.levels=[{name: node, count: 2, topology: switch, nics: 2, link: {bandwidth: 16 GB/s, latency: 2 us}}]",
+    ],
+);
+const MANY_GROUPS: Machine = (
+    "bare",
+    &[
+        "system.sips={count: 2, topology: switch, link: {bandwidth: 128 GB/s, latency: 500 ns}}",
+        "system.levels=[{name: node, count: 17, topology: switch, link: {bandwidth: 16 GB/s, latency: 2 us}}]",
+    ],
+);
 
 const SMALL: (&str, &str) = ("bytes", "16 KiB");
 
@@ -78,6 +93,12 @@ pub(crate) const CASES: &[Case] = &[
     Workload(QUAD, "tp-mlp", &[("hidden", "64"), ("tokens", "32")]),
     Workload(OCTO, "tp-mlp", &[("hidden", "128"), ("tokens", "16")]),
     Workload(QUAD, "tp-block", &[]),
+    Workload(OCTO, "tp-block", &[]),
+    Workload(BARE_64, "all-reduce", &[("bytes", "4 KiB"), ("algorithm", "recursive_doubling")]),
+    Workload(GROUPS, "ring", &[SMALL]),
+    Workload(GROUPS, "all-reduce", &[SMALL]),
+    Workload(GROUPS, "all-reduce", &[SMALL, ("algorithm", "two_level")]),
+    Workload(MANY_GROUPS, "all-reduce", &[("bytes", "4 KiB"), ("algorithm", "two_level")]),
     // No room: every shard finds that.
     Workload(QUAD, "all-reduce", &[("bytes", "1 TiB")]),
     Row(OCTO, Operation::AllReduce, 4096),
@@ -118,13 +139,13 @@ fn everything(outcome: Result<Outcome, WorkloadError>) -> String {
 
 impl Case {
     /// Returns all that can be seen of it; what process 0 returns counts.
-    pub(crate) fn run(&self, layout: &Layout, data: bool) -> String {
+    pub(crate) fn run(&self, layout: &ShardLayout, data: bool) -> String {
         let options = Options { data, record: data, ..Options::default() };
         self.run_with(layout, options)
     }
 
     /// Does the same with other options.
-    pub(crate) fn run_with(&self, layout: &Layout, options: Options) -> String {
+    pub(crate) fn run_with(&self, layout: &ShardLayout, options: Options) -> String {
         match *self {
             Workload(spec, name, given) => {
                 let (machine, workload) = (machine(spec), find(name).unwrap());

@@ -1,1 +1,1 @@
-"""Where tensors are placed."""
+"""The placement of tensors."""

@@ -1,4 +1,4 @@
-"""Where the elements of a tensor are."""
+"""The placement of the elements of a tensor."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-//! `phalanx node doctor`: whether this host can run workers, and what to change if it cannot.
+//! `phalanx node doctor`: checks of this host for workers, with advice.
 
 use crate::printer;
 use crate::progress::Progress;
@@ -14,7 +14,7 @@ pub(super) fn doctor(json: bool) -> anyhow::Result<ExitCode> {
     let findings = examine(&PROGRAM, &NOTHING);
     drop(progress);
     if json {
-        printer::json(&View::new(&findings))?;
+        printer::json(&NodeDoctorJson::new(&findings))?;
     } else {
         printer::data(&text(&findings))?;
     }
@@ -59,7 +59,7 @@ const fn word(status: Status) -> &'static str {
 }
 
 #[derive(Serialize)]
-struct View<'a> {
+struct NodeDoctorJson<'a> {
     status: &'static str,
     checks: Vec<FindingView<'a>>,
 }
@@ -74,7 +74,7 @@ struct FindingView<'a> {
     advice: Option<&'a str>,
 }
 
-impl<'a> View<'a> {
+impl<'a> NodeDoctorJson<'a> {
     fn new(findings: &'a [Finding]) -> Self {
         let check = |finding: &'a Finding| {
             let Finding { name, status, found, meaning, advice } = finding;

@@ -8,7 +8,7 @@ use serde::Serialize;
 use std::io;
 
 pub(super) fn list(spec: &MachineSpec, json: bool) -> io::Result<()> {
-    if json { printer::json(&View::new(spec)) } else { printer::data(&text(spec)) }
+    if json { printer::json(&NodeWorkloadsJson::new(spec)) } else { printer::data(&text(spec)) }
 }
 
 fn text(spec: &MachineSpec) -> String {
@@ -20,7 +20,7 @@ fn text(spec: &MachineSpec) -> String {
 }
 
 #[derive(Serialize)]
-struct View<'a> {
+struct NodeWorkloadsJson<'a> {
     machine: &'a str,
     workloads: Vec<WorkloadView>,
 }
@@ -34,7 +34,7 @@ struct WorkloadView {
     parameters: Vec<ParameterView>,
 }
 
-impl<'a> View<'a> {
+impl<'a> NodeWorkloadsJson<'a> {
     fn new(spec: &'a MachineSpec) -> Self {
         let workload = |workload: &Workload| WorkloadView {
             name: workload.name,

@@ -102,7 +102,7 @@ impl Finished<'_> {
     /// The report for programs; its keys are stable.
     pub(super) fn json(&self) -> impl Serialize + '_ {
         let Outcome { runs, chips, sub_tasks, check, startup, .. } = &self.outcome;
-        View {
+        NodeReportJson {
             workload: self.workload.name,
             machine: &self.spec.name,
             parameters: Parameters(&self.settings),
@@ -142,7 +142,7 @@ fn error(error: f64) -> String {
 }
 
 #[derive(Serialize)]
-struct View<'a> {
+struct NodeReportJson<'a> {
     workload: &'static str,
     machine: &'a str,
     parameters: Parameters<'a>,

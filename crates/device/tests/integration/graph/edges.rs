@@ -1,4 +1,4 @@
-//! Which edges are inferred, and that others are not.
+//! The engine infers these edges, and no others.
 
 use super::*;
 use phalanx_device::graph::{Kinds, Mode, TaskState};

@@ -149,7 +149,7 @@ impl<'a> Execution<'a> {
                     let flights = &mut self.workers[worker.index()].flights;
                     let mut flights = flights.iter_mut();
                     let flight = flights.find(|flight| flight.start.dispatch == dispatch);
-                    // What was not sent, because it was behind what had failed, is not under way.
+                    // A task behind a failed one was not sent, and so is not under way.
                     assert!(
                         flight.is_some() || self.keeps_order,
                         "only what is under way is recalled"
@@ -337,7 +337,7 @@ impl<'a> Execution<'a> {
                     }
                 }
                 self.engine.step(Time(self.now), Event::Lost(worker));
-                // What it had been sent before, but we have not seen, is lost as well.
+                // Endings of earlier tasks that nobody has seen yet are lost as well.
                 self.workers[at].flights.clear();
                 true
             }

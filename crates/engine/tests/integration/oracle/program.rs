@@ -29,7 +29,7 @@ pub(crate) struct Argument {
     pub(crate) base: Base,
     pub(crate) shape: Shape,
     pub(crate) tag: Tag,
-    /// Which bytes are touched, one bit each.
+    /// The bytes that the access touches, one bit each.
     pub(crate) touched: u32,
 }
 
@@ -91,7 +91,7 @@ impl Argument {
         matches!(self.tag, Tag::Input | Tag::InOut | Tag::NoDep)
     }
 
-    /// Which bytes are written: `OutputExisting` leaves some as they were.
+    /// The bytes that the access writes: `OutputExisting` leaves some as they were.
     pub(crate) fn written(&self) -> u32 {
         match self.tag {
             Tag::OutputExisting => self.touched & 0x5555_5555,
@@ -251,7 +251,7 @@ impl Decoder {
     }
 }
 
-/// Which earlier tasks of the same run each operation must wait for.
+/// For each operation, the earlier tasks of its run that it must wait for.
 fn needs(ops: &[Op]) -> Vec<Vec<(usize, bool)>> {
     let task = |at: usize| if let Op::Task(task) = &ops[at] { Some(task) } else { None };
     let need = |later: usize, earlier: usize| -> Option<(usize, bool)> {

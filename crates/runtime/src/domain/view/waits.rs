@@ -16,10 +16,10 @@ struct Wanted {
 }
 
 impl DomainView<'_> {
-    /// Waits until a peer's cell in this rank's window holds at least `wanted`, and gives what it holds.
+    /// Waits until a peer's cell in this rank's window holds at least `wanted`, and returns the value of the cell.
     ///
-    /// If the peer is lost, or a task of its has failed in this run, the wait ends at once, and the error says who and how;
-    /// a cell that holds what is wanted already is as good as ever.
+    /// The wait ends at once if the peer is lost, or if one of its tasks has failed in this run; the error names the
+    /// rank and the cause. A cell that already holds `wanted` counts in any case.
     pub fn wait(
         &self,
         peer: usize,
@@ -34,9 +34,9 @@ impl DomainView<'_> {
 
     /// Waits until all ranks have come as often as this one.
     ///
-    /// If one of them is lost, or a task of its has failed in this run, and it has not come, the wait ends at once, and the
-    /// error says who and how. A rank that has failed does not come to barriers of the same run any more. In the next run all
-    /// are in step again.
+    /// The wait ends at once if a rank that has not come is lost, or if one of its tasks has failed in this run; the
+    /// error names the rank and the cause. A failed rank takes part in no more barriers of its run. In the next run all
+    /// ranks are in step again.
     pub fn barrier(&self, timeout: Duration) -> Result<(), DomainError> {
         let (deadline, cell) = (deadline(timeout)?, self.roster.signals);
         self.come()?;

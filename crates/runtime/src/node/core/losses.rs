@@ -89,12 +89,12 @@ impl Core {
         self.engine.flights(worker).filter(|flight| flight.dispatch <= sent).collect()
     }
 
-    /// Returns the lost workers, and how they ended.
+    /// Returns the lost workers, and the causes of their ends.
     pub(crate) fn losses(&self) -> Vec<Lost> {
         self.links.iter().filter_map(WorkerLink::loss).collect()
     }
 
-    /// Returns the lost ones of some workers, and how they ended.
+    /// Returns the lost ones of some workers, and the causes of their ends.
     fn losses_of(&self, workers: impl Iterator<Item = WorkerId>) -> Vec<Lost> {
         workers.filter_map(|worker| self.links[worker.index()].loss()).collect()
     }
@@ -122,7 +122,7 @@ impl Core {
         Some(TaskFailure { task, member, name, callable, worker, words })
     }
 
-    /// Returns the error of a refused submission, with the lost workers and how they ended.
+    /// Returns the error of a refused submission, with the lost workers and the causes of their ends.
     pub(crate) fn refusal(
         &self,
         run: RunId,

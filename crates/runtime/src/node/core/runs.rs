@@ -67,7 +67,7 @@ impl Core {
         if let Some(recorder) = &mut self.runs.recorder {
             recorder.ended(run);
         }
-        // The last first: it may be made of what came before.
+        // In reverse order: a later entry may refer to an earlier one.
         while record.keep.pop().is_some() {}
         if record.is_abandoned {
             self.forget(run);

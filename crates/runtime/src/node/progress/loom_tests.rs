@@ -373,7 +373,7 @@ fn asking(way: SeqCst, ask: fn(&Room), hold: fn(&Room)) {
 }
 
 fn ask(room: &Room) {
-    room.lock.ask();
+    room.lock.ask(1);
 }
 
 /// Holds the lock and looks at no worker; other threads may run meanwhile.
@@ -393,10 +393,10 @@ fn loom_prg_1_a_request_is_answered_by_the_asker_or_the_holder() {
 fn loom_prg_1_two_threads_that_ask_are_both_answered() {
     check_within(SeqCst::FenceBefore, Some(3), || {
         let room = Room::of_thread();
-        let first = room.spawn(|room| room.lock.ask());
+        let first = room.spawn(|room| room.lock.ask(1));
         let second = room.spawn(|room| {
             room.ended.store(1, Ordering::Release);
-            room.lock.ask();
+            room.lock.ask(2);
         });
         hold(&room);
         for worker in [first, second] {
@@ -413,7 +413,7 @@ fn loom_prg_1_a_driver_hears_of_what_a_thread_has_ended() {
         let room = Room::of_thread();
         let worker = room.spawn(|room| {
             room.ended.store(1, Ordering::Release);
-            room.lock.ask();
+            room.lock.ask(1);
         });
         room.drive(|core| room.sleep(core));
         worker.join().expect("the worker");
@@ -428,15 +428,47 @@ fn loom_prg_1_a_thread_that_left_its_ending_to_a_submitter_asks_before_it_sleeps
         let submitting = room.lock.start_submitting();
         let worker = room.spawn(|room| {
             room.ended.store(1, Ordering::Release);
-            if !room.lock.ask_in_passing() {
-                room.lock.ask();
-            }
+            assert_eq!(room.lock.ask_in_passing(1), Asked::Not, "PRG-1: a thread submits");
+            room.lock.ask(1);
         });
         hold(&room);
         worker.join().expect("the worker");
         assert!(room.is_taken(), "PRG-1");
         drop(submitting);
     });
+}
+
+/// A worker leaves its ending to the attendant, which looks once more and sleeps; `insist` is the worker's last look.
+fn leaving_it(insist: fn(&Room)) {
+    check(SeqCst::FenceBefore, move || {
+        let room = Room::of_thread();
+        room.lock.ask(1);
+        let worker = room.spawn(move |room| {
+            room.ended.store(1, Ordering::Release);
+            if room.lock.ask_or_leave(2) == Asked::Left {
+                insist(room);
+            }
+        });
+        room.lock.attend(1);
+        room.lock.resign(1);
+        worker.join().expect("the worker");
+        assert!(room.is_taken(), "PRG-1");
+    });
+}
+
+#[test]
+fn loom_prg_1_what_was_left_to_the_attendant_is_answered_by_it_or_asked_for_again() {
+    leaving_it(|room| {
+        if !room.lock.is_answered() {
+            room.lock.ask(2);
+        }
+    });
+}
+
+#[test]
+#[should_panic(expected = "PRG-1")]
+fn loom_prg_1_what_was_only_left_to_the_attendant_may_be_left_forever() {
+    leaving_it(|_| {});
 }
 
 #[test]

@@ -35,7 +35,7 @@ pub enum Corrupt {
         /// Its first word.
         found: u64,
     },
-    /// A record that is longer than what was published, or than a record can be.
+    /// A record that is longer than the published bytes, or than any record can be.
     #[error(
         "the ring is corrupt: record {sequence} says {length} bytes, and at most {most} can be there"
     )]

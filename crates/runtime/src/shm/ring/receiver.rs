@@ -86,7 +86,8 @@ impl<M: Memory> Receiver<M> {
         }
     }
 
-    /// Gives the room of what was read back to the sender: true if it waits for that, so that it wants to be woken.
+    /// Gives the room of the read records back to the sender. Returns true if the sender waits for room and has to be
+    /// woken.
     pub fn release(&mut self) -> bool {
         if self.released == self.position {
             return false;

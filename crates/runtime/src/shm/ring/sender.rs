@@ -86,7 +86,7 @@ impl<M: Memory> Sender<M> {
     /// Makes everything written visible to the receiver: true if there was anything, so that it wants to be woken.
     pub fn publish(&mut self) -> bool {
         if !self.backlog.is_empty() {
-            // What is corrupt is said by the next `push`.
+            // The next `push` reports a corrupt ring.
             let _ = self.drain();
         }
         if self.written == self.published {

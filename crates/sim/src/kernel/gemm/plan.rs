@@ -87,14 +87,26 @@ struct Costs {
     store: f64,
 }
 
-/// The dimensions and the type of a product, and the PEs that compute it.
-#[derive(Clone, Copy)]
-struct Problem {
-    dims: [usize; 3],
-    dtype: DType,
-    pes: usize,
-    /// The most operand buffers, and the bytes of scratch memory.
-    buffers: u32,
+/// A product that [`GemmPlan::fastest`] plans.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct GemmProblem {
+    /// The `m, n, k` of the product.
+    pub dims: [usize; 3],
+    /// The element type of the operands.
+    pub dtype: DType,
+    /// Number of PEs that compute it.
+    pub pes: usize,
+    /// Maximum number of operand buffers.
+    pub buffers: u32,
+    /// The `m, n, k` of a block, if the plan has to use it.
+    pub tile: Option<[usize; 3]>,
+    /// Number of parts of k, if the plan has to use it.
+    pub split_k: Option<usize>,
+}
+
+/// A product, and the bytes of scratch memory of a PE.
+struct Problem<'a> {
+    product: &'a GemmProblem,
     room: usize,
 }
 
@@ -107,25 +119,19 @@ fn room(spec: &MachineSpec) -> usize {
 }
 
 impl GemmPlan {
-    /// Returns the plan with the shortest estimate for a product of `dims` on `pes` PEs, with at most `buffers` operand
-    /// buffers. A part of the plan that is given in `tile` or `split_k` is kept.
-    pub fn fastest(
-        spec: &MachineSpec,
-        (dims, dtype): ([usize; 3], DType),
-        (pes, buffers): (usize, u32),
-        (tile, split_k): (Option<[usize; 3]>, Option<usize>),
-    ) -> Self {
-        let problem = Problem { dims, dtype, pes, buffers, room: room(spec) };
-        let costs = Costs::new(spec, dtype, pes);
+    /// Returns the plan with the shortest estimate for a product.
+    pub fn fastest(spec: &MachineSpec, product: &GemmProblem) -> Self {
+        let problem = Problem { product, room: room(spec) };
+        let costs = Costs::new(spec, product.dtype, product.pes);
         let mut best: Option<(f64, Self)> = None;
-        for tile in problem.tiles(spec, tile) {
-            let steps = dims[2].div_ceil(tile[2]);
-            for split_k in split_k.map_or(PARTS.to_vec(), |parts| vec![parts]) {
+        for tile in problem.tiles(spec) {
+            let steps = product.dims[2].div_ceil(tile[2]);
+            for split_k in product.split_k.map_or(PARTS.to_vec(), |parts| vec![parts]) {
                 if split_k > steps.max(1) && best.is_some() {
                     continue;
                 }
                 let plan = problem.plan(tile, split_k.min(steps.max(1)));
-                let estimate = costs.estimate(&problem, &plan);
+                let estimate = costs.estimate(product, &plan);
                 if best.as_ref().is_none_or(|(least, _)| estimate < *least) {
                     best = Some((estimate, plan));
                 }
@@ -138,34 +144,34 @@ impl GemmPlan {
     }
 }
 
-impl Problem {
+impl Problem<'_> {
     fn plan(&self, tile: [usize; 3], split_k: usize) -> GemmPlan {
         let buffers = u32::try_from(self.buffers_of(tile)).unwrap_or(u32::MAX);
-        let buffers = buffers.clamp(1, self.buffers.max(1));
+        let buffers = buffers.clamp(1, self.product.buffers.max(1));
         GemmPlan { tile, split_k, buffers, rows_together: self.rows_together(tile) }
     }
 
     /// Returns the number of operand buffers that fit into scratch memory beside the sums, and the rounded sums while they
     /// are stored.
     fn buffers_of(&self, [m, n, k]: [usize; 3]) -> usize {
-        let size = self.dtype.size();
+        let size = self.product.dtype.size();
         self.room.saturating_sub(m * n * (4 + size)) / (size * k * (m + n)).max(1)
     }
 
     /// Returns the rows of blocks for which the blocks that run at one time read the fewest bytes.
     fn rows_together(&self, [tm, tn, _]: [usize; 3]) -> usize {
-        let rows = self.dims[0].div_ceil(tm).max(1);
-        let bytes = |together: usize| together * tm + self.pes.div_ceil(together) * tn;
-        (1..=rows.min(self.pes)).min_by_key(|together| bytes(*together)).unwrap_or(1)
+        let rows = self.product.dims[0].div_ceil(tm).max(1);
+        let bytes = |together: usize| together * tm + self.product.pes.div_ceil(together) * tn;
+        (1..=rows.min(self.product.pes)).min_by_key(|together| bytes(*together)).unwrap_or(1)
     }
 
     /// Returns the blocks that are tried: those whose operands and sums fit into scratch memory.
-    fn tiles(&self, spec: &MachineSpec, given: Option<[usize; 3]>) -> Vec<[usize; 3]> {
-        if let Some(tile) = given {
+    fn tiles(&self, spec: &MachineSpec) -> Vec<[usize; 3]> {
+        if let Some(tile) = self.product.tile {
             return vec![tile];
         }
         let engine = spec.gemm.tile.map(|side| side as usize);
-        let k = STEP.min(self.dims[2]).next_multiple_of(engine[2]);
+        let k = STEP.min(self.product.dims[2]).next_multiple_of(engine[2]);
         let mut tiles = Vec::new();
         for [m, n] in SIDES {
             let tile = [m.next_multiple_of(engine[0]), n.next_multiple_of(engine[1]), k];
@@ -209,9 +215,9 @@ impl Costs {
 
     /// Returns the estimated time of a product by a plan, in seconds.
     #[expect(clippy::cast_precision_loss, reason = "an estimate")]
-    fn estimate(&self, problem: &Problem, plan: &GemmPlan) -> f64 {
-        let [m, n, k] = problem.dims.map(|side| side as f64);
-        let ([tm, tn, tk], size) = (plan.tile.map(|side| side as f64), problem.dtype.size() as f64);
+    fn estimate(&self, product: &GemmProblem, plan: &GemmPlan) -> f64 {
+        let [m, n, k] = product.dims.map(|side| side as f64);
+        let ([tm, tn, tk], size) = (plan.tile.map(|side| side as f64), product.dtype.size() as f64);
         let parts = plan.split_k as f64;
         let depth = ((k / tk).ceil() / parts).ceil() * tk;
         let units = (m / tm).ceil() * (n / tn).ceil() * parts;

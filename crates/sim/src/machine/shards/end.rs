@@ -65,7 +65,7 @@ impl Machine {
         self.world.owns(sip)
     }
 
-    /// The way to the other shards of the run, if there are any.
+    /// Returns the way to the other shards of the run, if there are any.
     pub fn exchange(&self) -> Option<&Arc<dyn Exchange>> {
         self.world.options.exchange.as_ref()
     }

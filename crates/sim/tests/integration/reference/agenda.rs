@@ -14,6 +14,12 @@ pub(crate) struct Key {
     pub(crate) chunk: u64,
 }
 
+impl Key {
+    pub(crate) fn is_created_at(&self, time: u64) -> bool {
+        self.created == time
+    }
+}
+
 /// Something that happens at an instant.
 #[derive(Clone, Debug)]
 pub(crate) enum Event {

@@ -248,7 +248,13 @@ impl<'a> Simulator<'a> {
                     Then::Arrive(message) => Event::Arrive(message),
                     Then::Deliver(message) => Event::Deliver(message),
                 };
-                self.agendas[sip as usize].add_event(flight.tail, key, event);
+                let agenda = &mut self.agendas[sip as usize];
+                // A flight that takes no time is an effect without delay.
+                if flight.tail == self.now && key.is_created_at(self.now) {
+                    agenda.add_ready(event);
+                } else {
+                    agenda.add_event(flight.tail, key, event);
+                }
             }
         }
     }

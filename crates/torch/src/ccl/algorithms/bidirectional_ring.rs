@@ -4,11 +4,11 @@
 //! half ranks count the other way round: segment `s` is `((x[-s-1] + x[-s-2]) + ...) + x[-s]`. Two ranks have one
 //! neighbour only and use a single ring.
 
-use super::super::algorithm::{Algorithm, Operation, Running, Shape, anywhere, unknown_work};
+use super::super::algorithm::{Algorithm, LeastWork, Operation, Running, Shape, anywhere};
 use super::super::channels::Channels;
 use super::super::part::Part;
 use super::super::prefetch::LoadFrom;
-use super::ring::{self, Ring, RingPosition};
+use super::ring::{self, Piece, Ring, RingPosition};
 use crate::placement::share;
 use phalanx_sim::exchange::Symmetry;
 use phalanx_sim::kernel::{KernelError, Tl};
@@ -21,7 +21,7 @@ pub(crate) const ALGORITHM: Algorithm = Algorithm {
     wide: Channels::WIDE,
     fits: anywhere,
     symmetry: alike,
-    work: unknown_work,
+    work,
     run: |part, tl| -> Running<'static> { Box::pin(run(part, tl)) },
 };
 
@@ -30,6 +30,11 @@ fn alike(shape: &Shape) -> Option<Symmetry> {
     let halves = if shape.ranks > 2 { 2 } else { 1 };
     let is_even = shape.elements.is_multiple_of(halves * shape.ranks);
     ring::alike(shape).filter(|_| is_even)
+}
+
+/// As in `ring`; both halves together send as much, in no fewer messages.
+fn work(shape: &Shape) -> LeastWork {
+    ring::work(shape)
 }
 
 async fn run(part: Part, tl: Tl) -> Result<(), KernelError> {
@@ -47,10 +52,10 @@ async fn run(part: Part, tl: Tl) -> Result<(), KernelError> {
         (open(left, right, (ranks - rank) % ranks)?, share(&whole, 1, 2)),
     ];
     for (ring, half) in &ways {
-        ring.begin(half, LoadFrom::Input).await?;
+        ring.begin(half, LoadFrom::Input, Piece::WHOLE).await?;
     }
     // Chunks of the two rings arrive at the same time and are handled in turn.
-    let mut own = ways.each_ref().map(|(ring, half)| ring.own(half, LoadFrom::Input));
+    let mut own = ways.each_ref().map(|(ring, half)| ring.own(half, LoadFrom::Input, Piece::WHOLE));
     let mut more = true;
     while more {
         more = false;
@@ -61,7 +66,7 @@ async fn run(part: Part, tl: Tl) -> Result<(), KernelError> {
             }
         }
     }
-    let mut coming = ways.each_ref().map(|(ring, half)| ring.gathered(half));
+    let mut coming = ways.each_ref().map(|(ring, half)| ring.gathered(half, Piece::WHOLE));
     loop {
         let chunks = coming.each_mut().map(Iterator::next);
         if chunks.iter().all(Option::is_none) {

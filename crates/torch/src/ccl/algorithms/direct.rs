@@ -2,15 +2,17 @@
 //!
 //! In a reduction, rank `s` combines segment `s` of the vector in the order of ranks: `((x[0] + x[1]) + x[2]) + ...`. A
 //! reduction to a root is combined at the root, in the same order. Ranks begin with the next rank, so that no link carries
-//! all first messages, and send chunk by chunk rather than rank by rank, so that all links are busy.
+//! all first messages, and send chunk by chunk rather than rank by rank, so that all links are busy. Behind a switch, an
+//! all-to-all of equal blocks sends, copies and receives at the same time: all ranks share the one port of each.
 
-use super::super::algorithm::{Algorithm, Operation, Running, Shape, Work, anywhere};
+use super::super::algorithm::{Algorithm, LeastWork, Operation, Running, Shape, anywhere};
 use super::super::channels::Channels;
 use super::super::part::{Part, RecvQueue, SendQueue};
 use super::super::prefetch::{LoadFrom, Prefetch};
 use super::super::streams::{Stream, side_by_side};
 use phalanx_sim::exchange::Symmetry;
 use phalanx_sim::kernel::{KernelError, Tile, Tl};
+use phalanx_sim::spec::Topology;
 use std::collections::VecDeque;
 use std::ops::Range;
 
@@ -33,32 +35,38 @@ fn alike(shape: &Shape) -> Option<Symmetry> {
     (is_even && in_turn).then_some(Symmetry::Cyclic)
 }
 
-/// A rank sends to all others what they combine, and again what it has combined; it stores everything. Some rank sends as much as the mean.
-fn work(shape: &Shape) -> Work {
+/// Each rank sends every other rank its segment, and sends its combined segment to all others. It stores the whole
+/// vector. The busiest rank sends at least the mean.
+fn work(shape: &Shape) -> LeastWork {
     let Shape { operation, ranks, elements, slot, .. } = *shape;
     if ranks < 2 || elements < ranks {
-        return Work::default();
+        return LeastWork::default();
     }
     let sent = elements - elements.div_ceil(ranks);
     let chunks = (elements / ranks).div_ceil(slot.max(1));
     let messages = (ranks - 1).saturating_mul(chunks);
     match operation {
-        Operation::AllReduce => Work {
+        Operation::AllReduce => LeastWork {
             messages: messages.saturating_mul(2),
             sent: sent.saturating_mul(2),
             stores: ranks.saturating_mul(chunks),
             stored: elements,
+            steps: 2,
         },
         Operation::ReduceScatter => {
-            Work { messages, sent, stores: chunks, stored: elements / ranks }
+            LeastWork { messages, sent, stores: chunks, stored: elements / ranks, steps: 1 }
         }
-        _ => Work::default(),
+        _ => LeastWork::default(),
     }
 }
 
 pub(super) async fn run(part: Part, tl: Tl) -> Result<(), KernelError> {
     if part.ranks == 1 {
         return part.copy_all(&tl).await;
+    }
+    let is_behind_switch = tl.machine().sips.topology == Topology::Switch;
+    if part.operation == Operation::AllToAll && part.splits.is_none() && is_behind_switch {
+        return exchange(part, tl).await;
     }
     let mesh = Mesh::open(&part, &tl)?;
     match part.operation {

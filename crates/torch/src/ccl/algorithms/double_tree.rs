@@ -5,7 +5,7 @@
 //! in the reverse order, or, if their number is odd, each moved by one: even numbers have none. So each rank sends and receives about
 //! as much as the others. Each half is combined as `forest.rs` says.
 
-use super::super::algorithm::{Algorithm, Operation, Running, Shape, Work, anywhere, never};
+use super::super::algorithm::{Algorithm, LeastWork, Operation, Running, Shape, anywhere, never};
 use super::super::channels::Channels;
 use super::super::part::Part;
 use super::forest::{self, Tree};
@@ -24,18 +24,20 @@ pub(crate) const ALGORITHM: Algorithm = Algorithm {
 };
 
 /// Number 2 of the first tree sends its half up and down to two children, and the other half up; it stores everything.
-fn work(shape: &Shape) -> Work {
+fn work(shape: &Shape) -> LeastWork {
     let Shape { operation, ranks, elements, slot, .. } = *shape;
     let half = elements / 2;
     if operation != Operation::AllReduce || ranks < 4 || half == 0 {
-        return Work::default();
+        return LeastWork::default();
     }
     let chunks = half.div_ceil(slot.max(1));
-    Work {
+    LeastWork {
         messages: chunks.saturating_mul(4),
         sent: half.saturating_mul(4),
         stores: chunks.saturating_mul(2),
         stored: elements,
+        // Some number is so far below the root, and what it adds comes back to it.
+        steps: 2 * ranks.ilog2() as usize,
     }
 }
 

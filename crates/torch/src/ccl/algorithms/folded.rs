@@ -13,31 +13,36 @@ pub(super) struct Folded<'a> {
     pub(super) tl: &'a Tl,
     /// The largest power of two that is not above the number of ranks.
     pub(super) power: usize,
+    receivers: usize,
     beyond: Option<(SendQueue, RecvQueue)>,
 }
 
 impl<'a> Folded<'a> {
-    /// Most queues that a rank receives from; see [`Part::to`].
-    fn receivers(ranks: usize) -> usize {
+    /// Most queues that a rank of so many receives from; see [`Part::to`].
+    pub(super) fn receivers(ranks: usize) -> usize {
         ranks.ilog2() as usize + 1
     }
 
-    /// This rank among the first `power` ranks; `None` if it is folded onto another.
-    pub(super) fn join(part: &'a Part, tl: &'a Tl) -> Result<Option<Self>, KernelError> {
+    /// This rank among the first `power` ranks; `None` if it is folded onto another. The rank receives from so many queues in all.
+    pub(super) fn join(
+        part: &'a Part,
+        tl: &'a Tl,
+        receivers: usize,
+    ) -> Result<Option<Self>, KernelError> {
         let power = 1 << part.ranks.ilog2();
         if part.rank >= power {
             return Ok(None);
         }
-        let folded = Self { part, tl, power, beyond: None };
+        let folded = Self { part, tl, power, receivers, beyond: None };
         let other = part.rank + power;
         let beyond = if other < part.ranks { Some(folded.pair(other)?) } else { None };
         Ok(Some(Self { beyond, ..folded }))
     }
 
     /// Runs a folded rank: sends its vector to its partner and waits for the result.
-    pub(super) async fn sit_out(part: &Part, tl: &Tl) -> Result<(), KernelError> {
+    pub(super) async fn sit_out(part: &Part, tl: &Tl, receivers: usize) -> Result<(), KernelError> {
         let partner = part.rank - (1 << part.ranks.ilog2());
-        let (to, from) = part.pair(tl, partner, Self::receivers(part.ranks))?;
+        let (to, from) = part.pair(tl, partner, receivers)?;
         part.send_all(tl, &to, LoadFrom::Input, &(0..part.input.len)).await?;
         for chunk in part.chunks(&(0..part.output.len)) {
             let whole = part.recv(tl, &from, chunk.len()).await?;
@@ -48,7 +53,7 @@ impl<'a> Folded<'a> {
 
     /// The queues to and from another rank.
     pub(super) fn pair(&self, rank: usize) -> Result<(SendQueue, RecvQueue), KernelError> {
-        self.part.pair(self.tl, rank, Self::receivers(self.part.ranks))
+        self.part.pair(self.tl, rank, self.receivers)
     }
 
     /// The buffer with this rank's numbers after folding.

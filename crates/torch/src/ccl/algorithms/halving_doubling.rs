@@ -5,7 +5,7 @@
 //! combines the ranks that are `p/2` apart first, then those `p/4` apart, the lower rank's operand always first. If the
 //! number of ranks is no power of two, the ranks beyond the largest one are folded first: `x[i] + x[p+i]` stands for `x[i]`.
 
-use super::super::algorithm::{Algorithm, Operation, Running, Shape, anywhere, unknown_work};
+use super::super::algorithm::{Algorithm, LeastWork, Operation, Running, Shape, anywhere};
 use super::super::channels::Channels;
 use super::super::part::{Part, RecvQueue, SendQueue};
 use super::super::prefetch::LoadFrom;
@@ -23,22 +23,47 @@ pub(crate) const ALGORITHM: Algorithm = Algorithm {
     wide: Channels::WIDE,
     fits: anywhere,
     symmetry: alike,
-    work: unknown_work,
+    work,
     run: |part, tl| -> Running<'static> { Box::pin(run(part, tl)) },
 };
 
-/// Where nobody is folded and all segments are alike, ranks differ in the numbers of their partners alone.
+/// If no rank is folded and all segments are alike, ranks differ in the numbers of their partners alone.
 fn alike(shape: &Shape) -> Option<Symmetry> {
     let is_even = shape.elements.is_multiple_of(shape.ranks);
     (is_even && shape.ranks.is_power_of_two()).then_some(Symmetry::Hypercube)
 }
 
-async fn run(part: Part, tl: Tl) -> Result<(), KernelError> {
-    if part.ranks == 1 {
-        return part.copy_all(&tl).await;
+/// Of the ranks that are not folded, each sends its segments to others, and theirs; in each step it sends and stores something. Some rank
+/// sends and stores as much as the mean.
+fn work(shape: &Shape) -> LeastWork {
+    let Shape { ranks, elements, .. } = *shape;
+    let power = 1 << ranks.max(1).ilog2();
+    if ranks < 2 || elements < power {
+        return LeastWork::default();
     }
-    let Some(folded) = Folded::join(&part, &tl)? else {
-        return Folded::sit_out(&part, &tl).await;
+    let (steps, most) = (2 * ranks.ilog2() as usize, elements - elements.div_ceil(power));
+    let both = most.saturating_mul(2);
+    LeastWork { messages: steps, sent: both, stores: steps, stored: both, steps }
+}
+
+async fn run(part: Part, tl: Tl) -> Result<(), KernelError> {
+    let receivers = Folded::receivers(part.ranks);
+    around(&part, &tl, receivers, async |_| Ok(())).await
+}
+
+/// Halves, runs `middle` on the elements of the output that this rank has combined, and doubles. Folded ranks have no `middle`.
+pub(super) async fn around(
+    part: &Part,
+    tl: &Tl,
+    receivers: usize,
+    middle: impl AsyncFnOnce(Range<usize>) -> Result<(), KernelError>,
+) -> Result<(), KernelError> {
+    if part.ranks == 1 {
+        part.copy_all(tl).await?;
+        return middle(0..part.output.len).await;
+    }
+    let Some(folded) = Folded::join(part, tl, receivers)? else {
+        return Folded::sit_out(part, tl, receivers).await;
     };
     let pairs: Vec<(SendQueue, RecvQueue)> = (0..folded.power.ilog2())
         .map(|level| folded.pair(part.rank ^ (1 << level)))
@@ -47,6 +72,7 @@ async fn run(part: Part, tl: Tl) -> Result<(), KernelError> {
         folded.fold(|_| ()).await?;
     }
     halve(&folded, &pairs).await?;
+    middle(window(&folded, part.rank, 1)).await?;
     double(&folded, &pairs).await?;
     folded.unfold().await
 }

@@ -3,7 +3,7 @@
 //!
 //! Each part is combined in the order of `ring`.
 
-use super::super::algorithm::{Algorithm, Operation, Running, anywhere, unknown_work};
+use super::super::algorithm::{Algorithm, Operation, Running, anywhere};
 use super::super::channels::Channels;
 use super::ring;
 
@@ -15,6 +15,6 @@ pub(crate) const ALGORITHM: Algorithm = Algorithm {
     wide: &[],
     fits: anywhere,
     symmetry: ring::alike,
-    work: unknown_work,
+    work: ring::work,
     run: |part, tl| -> Running<'static> { Box::pin(ring::run(part, tl)) },
 };

@@ -154,7 +154,7 @@ fn ways(dimensions: &[Dimension]) -> Vec<Way> {
         let down = Way { dimensions: turned(dimensions, first, false), share: share / 2 };
         ways.extend([up, down]);
     }
-    // What division leaves over.
+    // The remainder of the division.
     let all: usize = ways.iter().map(|way| way.share).sum();
     if let Some(last) = ways.last_mut() {
         last.share += UNITS - all;

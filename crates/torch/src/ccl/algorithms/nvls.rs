@@ -163,7 +163,7 @@ impl Ends {
     }
 }
 
-/// The streams of a rank: its own segment, what it gives and what it takes.
+/// The streams of a rank: its own segment, the data that it sends, and the data that it receives.
 const STREAMS: usize = 3;
 
 /// The queues: in TCM, since a switch knows no others, with room for `receivers` of them and for the tiles of all streams.

@@ -4,7 +4,7 @@
 //! `((x[0] + x[1]) + (x[2] + x[3])) + ...`. If the number of ranks is no power of two, the ranks beyond the largest one are
 //! folded first: `x[i] + x[p+i]` stands for `x[i]`. A chunk is sent on as soon as it is combined.
 
-use super::super::algorithm::{Algorithm, Operation, Running, Shape, anywhere, unknown_work};
+use super::super::algorithm::{Algorithm, LeastWork, Operation, Running, Shape, anywhere};
 use super::super::channels::Channels;
 use super::super::part::{Part, RecvQueue, SendQueue};
 use super::super::prefetch::LoadFrom;
@@ -20,21 +20,38 @@ pub(crate) const ALGORITHM: Algorithm = Algorithm {
     wide: Channels::WIDE,
     fits: anywhere,
     symmetry: alike,
-    work: unknown_work,
+    work,
     run: |part, tl| -> Running<'static> { Box::pin(run(part, tl)) },
 };
 
-/// Where nobody is folded, ranks differ in the numbers of their partners alone.
+/// If no rank is folded, ranks differ in the numbers of their partners alone.
 fn alike(shape: &Shape) -> Option<Symmetry> {
     shape.ranks.is_power_of_two().then_some(Symmetry::Hypercube)
 }
 
-async fn run(part: Part, tl: Tl) -> Result<(), KernelError> {
-    if part.ranks == 1 {
-        return part.copy_all(&tl).await;
+/// One of the ranks that are not folded sends and stores everything in each step.
+fn work(shape: &Shape) -> LeastWork {
+    let Shape { ranks, elements, slot, .. } = *shape;
+    if ranks < 2 || elements == 0 {
+        return LeastWork::default();
     }
-    match Folded::join(&part, &tl)? {
-        None => Folded::sit_out(&part, &tl).await,
+    let steps = ranks.ilog2() as usize;
+    let sent = elements.saturating_mul(steps);
+    let messages = elements.div_ceil(slot.max(1)).saturating_mul(steps);
+    LeastWork { messages, sent, stores: messages, stored: sent, steps }
+}
+
+async fn run(part: Part, tl: Tl) -> Result<(), KernelError> {
+    over(&part, &tl, Folded::receivers(part.ranks)).await
+}
+
+/// Runs a rank that receives from so many queues, these among them.
+pub(super) async fn over(part: &Part, tl: &Tl, receivers: usize) -> Result<(), KernelError> {
+    if part.ranks == 1 {
+        return part.copy_all(tl).await;
+    }
+    match Folded::join(part, tl, receivers)? {
+        None => Folded::sit_out(part, tl, receivers).await,
         Some(folded) => all_reduce(&folded).await,
     }
 }

@@ -5,10 +5,14 @@
 //! segments round once more. A reduction to a root is combined in the same order, root last. A chunk is sent on as soon as
 //! it arrives, so that steps overlap.
 //!
+//! In loops ([`Part::in_loops`]), a piece of every segment goes round before the next piece: what a rank sends first fits into the slots of
+//! the next one, so that no rank waits for the receiver of a whole segment. The first chunks of a piece leave before the last ones of the
+//! piece before arrive.
+//!
 //! An all-to-all passes every block on until it reaches its rank. That takes blocks of one size: no rank knows the splits
 //! of others, so an all-to-all with splits runs like `direct`.
 
-use super::super::algorithm::{Algorithm, Operation, Running, Shape, anywhere, unknown_work};
+use super::super::algorithm::{Algorithm, LeastWork, Operation, Running, Shape, anywhere};
 use super::super::channels::Channels;
 use super::super::part::{Part, RecvQueue, SendQueue};
 use super::super::prefetch::{LoadFrom, Prefetch};
@@ -26,7 +30,7 @@ pub(crate) const ALGORITHM: Algorithm = Algorithm {
     wide: Channels::WIDE,
     fits: anywhere,
     symmetry: alike,
-    work: unknown_work,
+    work,
     run: |part, tl| -> Running<'static> { Box::pin(run(part, tl)) },
 };
 
@@ -35,6 +39,29 @@ pub(super) fn alike(shape: &Shape) -> Option<Symmetry> {
     let has_root = shape.operation.has_root();
     let is_even = shape.elements.is_multiple_of(shape.ranks) && !shape.has_splits;
     (is_even && !has_root).then_some(Symmetry::Cyclic)
+}
+
+/// A segment goes round once to be combined, and once more to be known to all. A rank sends as many segments as it has steps, and stores each segment of
+/// its output; some rank sends as much as the mean.
+pub(super) fn work(shape: &Shape) -> LeastWork {
+    let Shape { operation, ranks, elements, slot, .. } = *shape;
+    let (rounds, stored) = match operation {
+        Operation::AllReduce => (2, ranks),
+        Operation::ReduceScatter => (1, 1),
+        _ => return LeastWork::default(),
+    };
+    if ranks < 2 || elements == 0 {
+        return LeastWork::default();
+    }
+    let (segment, steps) = (elements / ranks, rounds * (ranks - 1));
+    let chunks = segment.div_ceil(slot.max(1));
+    LeastWork {
+        messages: steps.saturating_mul(chunks),
+        sent: steps.saturating_mul(segment),
+        stores: stored.saturating_mul(chunks),
+        stored: stored.saturating_mul(segment),
+        steps,
+    }
 }
 
 pub(super) async fn run(part: Part, tl: Tl) -> Result<(), KernelError> {
@@ -58,6 +85,28 @@ pub(super) async fn run(part: Part, tl: Tl) -> Result<(), KernelError> {
         Operation::Scatter => scatter(&ring, (rank + ranks - part.root) % ranks).await,
         Operation::Gather => gather(&ring, (part.root + ranks - rank) % ranks).await,
         Operation::AllToAll => all_to_all(&ring).await,
+    }
+}
+
+/// A piece of every segment: piece `index` of `count`.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Piece {
+    index: usize,
+    count: usize,
+}
+
+impl Piece {
+    /// The whole of every segment.
+    pub(super) const WHOLE: Self = Self { index: 0, count: 1 };
+
+    /// The piece that goes round after this one.
+    fn next(self) -> Option<Self> {
+        let index = self.index + 1;
+        (index < self.count).then_some(Self { index, ..self })
+    }
+
+    fn of(self, range: &Range<usize>) -> Range<usize> {
+        share(range, self.index, self.count)
     }
 }
 
@@ -104,8 +153,20 @@ impl<'a> Ring<'a> {
         Ok(Self { part, tl, next, previous, index: position.index, count: position.count })
     }
 
-    fn segment(&self, range: &Range<usize>, index: usize) -> Range<usize> {
-        share(range, index % self.count, self.count)
+    /// The first piece of the segments of `range`: what the slots hold, if the collective goes in loops.
+    fn first_piece(&self, range: &Range<usize>) -> Piece {
+        if !self.part.in_loops {
+            return Piece::WHOLE;
+        }
+        let segment = range.len().div_ceil(self.count) * self.part.dtype.size();
+        let edge = self.part.edge(self.tl, 1).0;
+        let slots = edge.slot_size.saturating_mul(edge.n_slots.into()).max(1);
+        let count = (segment as u64).div_ceil(slots).max(1);
+        Piece { index: 0, count: usize::try_from(count).unwrap_or(usize::MAX) }
+    }
+
+    fn segment(&self, range: &Range<usize>, index: usize, piece: Piece) -> Range<usize> {
+        piece.of(&share(range, index % self.count, self.count))
     }
 
     /// The chunks that arrive in a step of an all-reduce of `range`.
@@ -113,9 +174,10 @@ impl<'a> Ring<'a> {
         &self,
         range: &Range<usize>,
         step: usize,
+        piece: Piece,
     ) -> impl Iterator<Item = Range<usize>> + use<> {
         let from_start = self.index + 2 * self.count - step - 2;
-        self.part.chunks(&self.segment(range, from_start))
+        self.part.chunks(&self.segment(range, from_start, piece))
     }
 
     /// Prefetches the chunks that this rank adds while `range` is reduced; the key is the step.
@@ -123,10 +185,11 @@ impl<'a> Ring<'a> {
         &self,
         range: &Range<usize>,
         from: LoadFrom,
+        piece: Piece,
     ) -> Prefetch<'_, usize, impl Iterator<Item = (usize, Range<usize>)>> {
         let steps = 0..self.count - 1;
-        let wanted =
-            steps.flat_map(move |step| self.coming(range, step).map(move |chunk| (step, chunk)));
+        let wanted = steps
+            .flat_map(move |step| self.coming(range, step, piece).map(move |chunk| (step, chunk)));
         self.part.prefetch(self.tl, from, wanted)
     }
 
@@ -135,8 +198,9 @@ impl<'a> Ring<'a> {
         &self,
         range: &Range<usize>,
         from: LoadFrom,
+        piece: Piece,
     ) -> Result<(), KernelError> {
-        let first = self.segment(range, self.index + self.count - 1);
+        let first = self.segment(range, self.index + self.count - 1, piece);
         self.part.send_all(self.tl, &self.next, from, &first).await
     }
 
@@ -189,12 +253,22 @@ impl<'a> Ring<'a> {
         range: &Range<usize>,
         from: LoadFrom,
     ) -> Result<(), KernelError> {
-        self.begin(range, from).await?;
-        let mut own = self.own(range, from);
-        while let Some((step, chunk, mine)) = own.next().await? {
-            self.add(step, &chunk, mine).await?;
+        let first = self.first_piece(range);
+        self.begin(range, from, first).await?;
+        let mut now = Some(first);
+        while let Some(piece) = now {
+            let mut own = self.own(range, from, piece);
+            while let Some((step, chunk, mine)) = own.next().await? {
+                self.add(step, &chunk, mine).await?;
+            }
+            now = piece.next();
+            self.pass_on(range, piece).await?;
+            if let Some(next) = now {
+                self.begin(range, from, next).await?;
+            }
+            self.keep_last(range, piece).await?;
         }
-        self.gather_others(range).await
+        Ok(())
     }
 
     /// Reduces `range` of the input. The output gets this rank's segment, moved down by `base` elements.
@@ -204,44 +278,66 @@ impl<'a> Ring<'a> {
         base: usize,
         finish: bool,
     ) -> Result<(), KernelError> {
-        self.begin(range, LoadFrom::Input).await?;
-        let mut own = self.own(range, LoadFrom::Input);
-        while let Some((step, chunk, mine)) = own.next().await? {
-            let mut current = self.combined(&mine).await?;
-            if step + 2 < self.count {
-                self.send(&current);
-                continue;
+        let first = self.first_piece(range);
+        self.begin(range, LoadFrom::Input, first).await?;
+        let mut now = Some(first);
+        while let Some(piece) = now {
+            now = piece.next();
+            let mut after = now;
+            let mut own = self.own(range, LoadFrom::Input, piece);
+            while let Some((step, chunk, mine)) = own.next().await? {
+                // The last step sends nothing on: the next piece begins.
+                if step + 2 == self.count
+                    && let Some(next) = after.take()
+                {
+                    self.begin(range, LoadFrom::Input, next).await?;
+                }
+                let mut current = self.combined(&mine).await?;
+                if step + 2 < self.count {
+                    self.send(&current);
+                    continue;
+                }
+                drop(mine);
+                if finish {
+                    current = self.part.finish(self.tl, current).await?;
+                }
+                self.part.store(self.tl, &(chunk.start - base..chunk.end - base), &current);
             }
-            drop(mine);
-            if finish {
-                current = self.part.finish(self.tl, current).await?;
-            }
-            self.part.store(self.tl, &(chunk.start - base..chunk.end - base), &current);
         }
         Ok(())
     }
 
     /// Sends this rank's segment of `range` of the output round the ring, and receives those of the others.
     pub(super) async fn gather(&self, range: &Range<usize>) -> Result<(), KernelError> {
-        let own = self.segment(range, self.index);
+        let own = self.segment(range, self.index, Piece::WHOLE);
         self.part.send_all(self.tl, &self.next, LoadFrom::Output, &own).await?;
-        self.gather_others(range).await
+        self.pass_on(range, Piece::WHOLE).await?;
+        self.keep_last(range, Piece::WHOLE).await
     }
 
     /// The chunks that arrive while `range` is gathered; true for those that are not sent on.
     pub(super) fn gathered(
         &self,
         range: &Range<usize>,
+        piece: Piece,
     ) -> impl Iterator<Item = (bool, Range<usize>)> {
         (1..self.count).flat_map(move |step| {
-            let segment = self.segment(range, self.index + self.count - step);
+            let segment = self.segment(range, self.index + self.count - step, piece);
             self.part.chunks(&segment).map(move |chunk| (step + 1 == self.count, chunk))
         })
     }
 
-    /// Receives the segments of the other ranks, and sends them on.
-    async fn gather_others(&self, range: &Range<usize>) -> Result<(), KernelError> {
-        for (last, chunk) in self.gathered(range) {
+    /// Receives the segments of other ranks that go on, and sends them on.
+    async fn pass_on(&self, range: &Range<usize>, piece: Piece) -> Result<(), KernelError> {
+        for (last, chunk) in self.gathered(range, piece).filter(|(last, _)| !last) {
+            self.pass(&chunk, last).await?;
+        }
+        Ok(())
+    }
+
+    /// Receives the last segment, which goes no further.
+    async fn keep_last(&self, range: &Range<usize>, piece: Piece) -> Result<(), KernelError> {
+        for (last, chunk) in self.gathered(range, piece).filter(|(last, _)| *last) {
             self.pass(&chunk, last).await?;
         }
         Ok(())
@@ -249,15 +345,32 @@ impl<'a> Ring<'a> {
 }
 
 async fn all_gather(ring: &Ring<'_>) -> Result<(), KernelError> {
+    let whole = 0..ring.part.output.len;
+    let first = ring.first_piece(&whole);
+    begin_gather(ring, first).await?;
+    let mut now = Some(first);
+    while let Some(piece) = now {
+        now = piece.next();
+        ring.pass_on(&whole, piece).await?;
+        if let Some(next) = now {
+            begin_gather(ring, next).await?;
+        }
+        ring.keep_last(&whole, piece).await?;
+    }
+    Ok(())
+}
+
+/// Sends a piece of this rank's input, and stores it.
+async fn begin_gather(ring: &Ring<'_>, piece: Piece) -> Result<(), KernelError> {
     let (part, tl) = (ring.part, ring.tl);
-    let own = part.segment(part.output.len, part.rank);
-    let chunks = part.chunks(&own).zip(part.chunks(&(0..part.input.len)));
+    let own = piece.of(&part.segment(part.output.len, part.rank));
+    let chunks = part.chunks(&own).zip(part.chunks(&piece.of(&(0..part.input.len))));
     let mut mine = part.prefetch(tl, LoadFrom::Input, chunks);
     while let Some((place, _, tile)) = mine.next().await? {
         ring.send(&tile);
         part.store(tl, &place, &tile);
     }
-    ring.gather_others(&(0..part.output.len)).await
+    Ok(())
 }
 
 async fn broadcast(ring: &Ring<'_>) -> Result<(), KernelError> {

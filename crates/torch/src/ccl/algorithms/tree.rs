@@ -5,7 +5,7 @@
 //! `((x[0] + x[1]) + (x[2] + x[3])) + ...`. On the way back the largest subtree is served first. A chunk is sent on as soon
 //! as it arrives.
 
-use super::super::algorithm::{Algorithm, Operation, Running, Shape, Work, anywhere, never};
+use super::super::algorithm::{Algorithm, LeastWork, Operation, Running, Shape, anywhere, never};
 use super::super::channels::Channels;
 use super::super::part::{Part, RecvQueue, SendQueue};
 use super::super::prefetch::LoadFrom;
@@ -36,23 +36,25 @@ struct Node<'a> {
 }
 
 /// The root sends everything to each of its children, and stores the result of an all-reduce.
-fn work(shape: &Shape) -> Work {
+fn work(shape: &Shape) -> LeastWork {
     let Shape { operation, ranks, elements, slot, .. } = *shape;
     let copies = match operation {
         Operation::AllReduce => 1,
         Operation::Broadcast => 0,
-        _ => return Work::default(),
+        _ => return LeastWork::default(),
     };
     if ranks < 2 || elements == 0 {
-        return Work::default();
+        return LeastWork::default();
     }
     let children = ranks.next_power_of_two().ilog2() as usize;
     let chunks = elements.div_ceil(slot.max(1));
-    Work {
+    LeastWork {
         messages: children.saturating_mul(chunks),
         sent: children.saturating_mul(elements),
         stores: copies * chunks,
         stored: copies * elements,
+        // The rank with the most ones in its number is so far below the root.
+        steps: (1 + copies) * ranks.ilog2() as usize,
     }
 }
 

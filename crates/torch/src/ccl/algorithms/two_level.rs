@@ -3,14 +3,21 @@
 //!
 //! The vector goes through the dimensions of a group first and between groups then, as `lines.rs` says. It is cut into streams, and these
 //! into slices, so that one stream is between groups while another is inside.
+//!
+//! A small vector on many groups goes in few steps instead, since a ring has as many as there are ranks: the SIPs of a group halve it as by
+//! `halving_doubling`, those at the same place of all groups sum what each has by `recursive_doubling`, and the group doubles it again.
 
 use super::super::algorithm::{Algorithm, Operation, Running, never, unknown_work};
 use super::super::channels::Channels;
-use super::super::part::Part;
+use super::super::part::{Part, Peers, ReduceOp};
+use super::super::prefetch::LoadFrom;
 use super::super::streams::{Stream, side_by_side};
+use super::folded::Folded;
 use super::lines::{Dimension, Lines};
+use super::{halving_doubling, recursive_doubling};
 use phalanx_sim::MachineSpec;
 use phalanx_sim::kernel::{KernelError, Tl};
+use std::ops::Range;
 
 pub(crate) const ALGORITHM: Algorithm = Algorithm {
     name: "two_level",
@@ -30,6 +37,12 @@ const STREAMS: usize = 4;
 /// Most slices of a stream.
 const SLICES: usize = 8;
 
+/// The fewest groups whose rings take too many steps for a small vector.
+const MANY: usize = 16;
+
+/// Elements of a rank's block below which a vector is small.
+const SMALL: usize = 64;
+
 fn fits(machine: &MachineSpec, members: &[u32]) -> Result<(), String> {
     if machine.level_count() < 2 {
         return Err("`two_level` needs a machine with `system.levels`".to_owned());
@@ -47,6 +60,9 @@ fn fits(machine: &MachineSpec, members: &[u32]) -> Result<(), String> {
 async fn run(part: Part, tl: Tl) -> Result<(), KernelError> {
     if part.ranks == 1 {
         return part.copy_all(&tl).await;
+    }
+    if is_short(tl.machine(), &part) {
+        return by_halves(&part, &tl).await;
     }
     let dimensions = dimensions(tl.machine(), part.ranks);
     let receivers = STREAMS * dimensions.len();
@@ -89,4 +105,57 @@ fn dimensions(machine: &MachineSpec, ranks: usize) -> Vec<Dimension> {
         stride *= count;
     }
     dimensions
+}
+
+/// True for a small vector on many groups; the same on all ranks.
+fn is_short(machine: &MachineSpec, part: &Part) -> bool {
+    let groups = part.ranks / size_of_group(machine);
+    part.operation == Operation::AllReduce
+        && groups >= MANY
+        && part.input.len < SMALL.saturating_mul(part.ranks)
+}
+
+/// The SIPs of a group.
+fn size_of_group(machine: &MachineSpec) -> usize {
+    machine.group_size(0) as usize
+}
+
+/// An all-reduce in few steps: halves inside the group, whole segments between groups, and back.
+async fn by_halves(part: &Part, tl: &Tl) -> Result<(), KernelError> {
+    let (each, rank) = (size_of_group(tl.machine()), part.rank);
+    let first = rank / each * each;
+    let group: Vec<usize> = (first..first + each).collect();
+    let inside = among(part, rank % each, &group);
+    let rail: Vec<usize> = (rank % each..part.ranks).step_by(each).collect();
+    let receivers = Folded::receivers(each) + Folded::receivers(rail.len());
+    halving_doubling::around(&inside, tl, receivers, async |own| {
+        let mut between = among(part, rank / each, &rail);
+        between.output = part.output.part(&own);
+        between.input = between.output.clone();
+        recursive_doubling::over(&between, tl, receivers).await?;
+        average(part, tl, &own).await
+    })
+    .await
+}
+
+/// The part of a rank in a sum over some ranks, among which it has this number.
+fn among(part: &Part, rank: usize, ranks: &[usize]) -> Part {
+    let sips = ranks.iter().map(|rank| part.peers.sips[*rank]).collect();
+    let names = ranks.iter().map(|rank| part.peers.names[*rank]).collect();
+    let peers = Peers { sips, names, ..part.peers.clone() };
+    let combine = if part.combine == ReduceOp::Avg { ReduceOp::Sum } else { part.combine };
+    Part { rank, ranks: ranks.len(), combine, peers, ..part.clone() }
+}
+
+/// Divides the sums of all ranks, if an average is wanted.
+async fn average(part: &Part, tl: &Tl, own: &Range<usize>) -> Result<(), KernelError> {
+    if part.combine != ReduceOp::Avg {
+        return Ok(());
+    }
+    let chunks = part.chunks(own).map(|chunk| ((), chunk));
+    let mut sums = part.prefetch(tl, LoadFrom::Output, chunks);
+    while let Some(((), chunk, sum)) = sums.next().await? {
+        part.store(tl, &chunk, &part.finish(tl, sum).await?);
+    }
+    Ok(())
 }

@@ -21,8 +21,8 @@ pub enum Source {
     Builtin,
 }
 
-/// The file of `flag`, or the file that the variable [`ENVIRONMENT`] names, or [`FILE`] in `cwd` if it exists. `env` is the
-/// value of the variable; an empty value counts as not set.
+/// Finds the configuration: the file of `flag`, or the file that the variable [`ENVIRONMENT`] names, or [`FILE`] in
+/// `cwd` if it exists. `env` is the value of the variable; an empty value counts as not set.
 pub fn locate(flag: Option<&Path>, env: Option<&OsStr>, cwd: &Path) -> Source {
     let env = env.filter(|value| !value.is_empty()).map(Path::new);
     if let Some(path) = flag.or(env) {

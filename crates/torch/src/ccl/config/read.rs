@@ -103,8 +103,8 @@ fn entry(
     let n_elem = r.count(part, "n_elem", 1..=MOST_BYTES / LEAST_SLOT);
     let n_elem = n_elem.map(|n| usize::try_from(n.value).expect("a 64-bit machine"));
     let (name, module) = (word?.to_owned(), module?.to_owned());
-    let plan =
-        Plan { name, module, edge, channels, start: Time::ZERO, n_elem, topology, own: None };
+    let (start, in_loops) = (Time::ZERO, false);
+    let plan = Plan { name, module, edge, channels, start, in_loops, n_elem, topology, own: None };
     let own = DEFAULTS.iter().copied().filter(|key| part.has(key)).collect();
     Some(Entry { plan, location: part.location, own })
 }

@@ -13,8 +13,8 @@ use crate::ccl::algorithm::Operation;
 use phalanx_sim::spec::{InSwitchSpec, Topology};
 use phalanx_sim::{MachineSpec, Time};
 
-/// The least time that links allow for a collective of all SIPs, of `bytes` in the larger of input and output, with root 0; `None` if
-/// they set no limit.
+/// Returns the least time that links allow for a collective of all SIPs, of `bytes` in the larger of input and output,
+/// with root 0; `None` if they set no limit.
 pub fn link_limit(machine: &MachineSpec, operation: Operation, bytes: u64) -> Option<Time> {
     let seconds = (0..machine.level_count())
         .filter_map(|level| seconds_for_a_byte(machine, operation, level))
@@ -120,7 +120,7 @@ impl Network {
     fn most_on_a_link(&self, operation: Operation, combines: bool) -> f64 {
         let Self { units, degree, links, hops, hops_of_root, .. } = *self;
         let rest = (units - 1.0) / units;
-        // What a unit must send or receive, what all must send, and what must leave a part of so many units.
+        // The data that one unit must send or receive, that all must send, and that must leave a part of so many units.
         let (one, all, cut): (f64, f64, &dyn Fn(f64) -> f64) = match operation {
             Operation::AllReduce if combines => (1.0, units, &|_| 1.0),
             Operation::AllReduce => (1.0, 2.0 * (units - 1.0), &|_| 1.0),

@@ -6,7 +6,8 @@ use crate::ccl::config::Plan;
 use crate::ccl::least::{lanes, least};
 use crate::ccl::store::{self, Kept, Store};
 use crate::ccl::sweep::Bound;
-use crate::ccl::trial::{Outcome, Trial, may_be_mirrored, measure_within, observe};
+use crate::ccl::trial::{Outcome, Trial, may_be_mirrored, measure_on, observe};
+use crate::shards;
 use phalanx_sim::{MachineSpec, Time};
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -46,6 +47,8 @@ pub(super) struct Trials {
     kept: Option<(Arc<Store>, Vec<u8>)>,
     simulated: AtomicUsize,
     pub(super) threads: usize,
+    /// Plans of the current search that are not timed yet.
+    open: AtomicUsize,
     pub(super) interrupt: Interrupt,
     /// True if trials that nothing limits are simulated as rows.
     pub(super) keeps_rows: bool,
@@ -89,8 +92,8 @@ impl Trials {
         };
         let kept = Store::of_process().map(|store| (store, store::fingerprint(&machine)));
         let (known, rows, simulated) = (Mutex::default(), Mutex::default(), AtomicUsize::new(0));
-        let (interrupt, keeps_rows) = (Interrupt::default(), false);
-        Self { machine, known, rows, kept, simulated, threads, interrupt, keeps_rows }
+        let (interrupt, keeps_rows, open) = (Interrupt::default(), false, AtomicUsize::new(0));
+        Self { machine, known, rows, kept, simulated, threads, open, interrupt, keeps_rows }
     }
 
     pub(super) fn simulated(&self) -> usize {
@@ -144,14 +147,24 @@ impl Trials {
         Times { results, limit: limit.get() }
     }
 
-    /// Simulates a trial by every plan, up to `limit` and up to the time of each earlier plan that has ended. A plan that is faster than all
-    /// earlier plans always gets its exact time, whether plans run at once or one after the other.
-    pub(super) fn in_turn(&self, trial: &Trial, plans: &[Plan], limit: Time) -> Vec<Known> {
+    /// Simulates a trial by every plan, up to `limit` and up to the time of each earlier plan that has ended, unless the plan is late for that. A plan
+    /// that is not late for the times of all earlier plans, and faster than they, always gets its exact time, whether plans run at once or one
+    /// after the other: a plan that is late for some limit is late for every lower one.
+    pub(super) fn in_turn(
+        &self,
+        trial: &Trial,
+        plans: &[Plan],
+        limit: Time,
+        is_late: impl Fn(usize, Time) -> bool + Sync,
+    ) -> Vec<Known> {
         let limits: Vec<Limit> = plans.iter().map(|_| Limit::at(limit)).collect();
         let order: Vec<usize> = (0..plans.len()).collect();
         self.each(plans, &order, |at| {
+            let now = limits[at].get();
             // Nothing is before the first one to cut it short.
-            let known = if at == 0 && limit == Time::MAX && self.keeps_rows {
+            let known = if is_late(at, now) {
+                Known::Longer(now)
+            } else if at == 0 && limit == Time::MAX && self.keeps_rows {
                 self.time_of_row(trial, &plans[at])
             } else {
                 self.time(trial, &plans[at], &limits[at])
@@ -177,9 +190,11 @@ impl Trials {
         let results: Mutex<Vec<Option<T>>> = Mutex::new(plans.iter().map(|_| None).collect());
         let own = plans.iter().any(|plan| plan.own.is_some());
         let threads = if own { 1 } else { self.threads.min(plans.len()) };
+        self.open.store(order.len(), Ordering::Relaxed);
         let take = || {
             while let Some(&at) = order.get(next.fetch_add(1, Ordering::Relaxed)) {
                 let result = one(at);
+                self.open.fetch_sub(1, Ordering::Relaxed);
                 results.lock().unwrap_or_else(PoisonError::into_inner)[at] = Some(result);
             }
         };
@@ -334,18 +349,28 @@ impl Trials {
         known.within(least())
     }
 
-    fn simulate(&self, trial: &Trial, plan: &Plan, limit: impl Fn() -> Time) -> Known {
+    fn simulate(&self, trial: &Trial, plan: &Plan, limit: impl Fn() -> Time + Sync) -> Known {
         // No time is known, and none is less than this.
         if self.interrupt.is_wanted() {
             return Known::Longer(Time::ZERO);
         }
         self.simulated.fetch_add(1, Ordering::Relaxed);
         let limit = || if self.interrupt.is_wanted() { Time::ZERO } else { limit() };
-        match measure_within(&self.machine, trial, plan, limit) {
+        let shards = || self.shards(plan);
+        match measure_on(&self.machine, trial, plan, limit, shards) {
             Ok(Outcome::Ended(timing)) => Known::Exact(timing),
             Ok(Outcome::Longer(least)) => Known::Longer(least),
             Err(_) => Known::Unfit,
         }
+    }
+
+    /// The threads that share one trial: all of them for the last of a search, if their cores are idle.
+    fn shards(&self, plan: &Plan) -> usize {
+        let is_last = self.open.load(Ordering::Relaxed) <= 1;
+        if self.threads < 2 || !is_last || plan.own.is_some() {
+            return 1;
+        }
+        shards::that_pay(self.machine.devices(), shards::idle_cores()).min(self.threads)
     }
 
     fn known(&self) -> MutexGuard<'_, ByPlan<Known>> {

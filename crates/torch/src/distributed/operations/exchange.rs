@@ -11,8 +11,8 @@ use crate::rank::Rank;
 use crate::tensor::Tensor;
 use phalanx_sim::DType;
 
-/// Every rank gets its part of every rank's input. The parts are rows of dimension 0, by the split sizes or in equal numbers.
-/// Either all ranks give split sizes or none does.
+/// Gives every rank its part of every rank's input. The parts are rows of dimension 0, by the split sizes or in equal
+/// numbers. Either all ranks give split sizes or none does.
 pub async fn all_to_all(
     cx: &Rank,
     output: &Tensor,

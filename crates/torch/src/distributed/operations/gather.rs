@@ -10,7 +10,7 @@ use crate::rank::Rank;
 use crate::request::Handle;
 use crate::tensor::Tensor;
 
-/// Every rank gets the inputs of all ranks, concatenated.
+/// Gives every rank the inputs of all ranks, concatenated.
 pub async fn all_gather(
     cx: &Rank,
     output: &Tensor,
@@ -41,7 +41,7 @@ pub fn all_gather_async(
     Ok(Work::new(launch(cx, &group, &call)?))
 }
 
-/// Every rank gets the inputs of all ranks, each in a tensor of its own.
+/// Gives every rank the inputs of all ranks, each in a tensor of its own.
 pub async fn all_gather_list(
     cx: &Rank,
     outputs: &[Tensor],
@@ -72,7 +72,7 @@ pub fn all_gather_list_async(
     Ok(Work::of_all(handles))
 }
 
-/// Every rank gets the tensor of rank `src`.
+/// Gives every rank the tensor of rank `src`.
 pub async fn broadcast(
     cx: &Rank,
     tensor: &Tensor,
@@ -99,7 +99,7 @@ pub fn broadcast_async(
     Ok(Work::new(launch(cx, &group, &call)?))
 }
 
-/// Every rank gets its part of the input of rank `src`; only `src` gives an input.
+/// Gives every rank its part of the input of rank `src`; only `src` gives an input.
 pub async fn scatter(
     cx: &Rank,
     output: &Tensor,
@@ -140,7 +140,7 @@ pub fn scatter_async(
     Ok(Work::new(launch(cx, &group, &call)?))
 }
 
-/// Every rank gets its tensor of the list of rank `src`; only `src` gives a list.
+/// Gives every rank its tensor of the list of rank `src`; only `src` gives a list.
 pub async fn scatter_list(
     cx: &Rank,
     output: &Tensor,
@@ -177,7 +177,7 @@ pub fn scatter_list_async(
     scatter_async(cx, output, Some(&together), src, group)
 }
 
-/// Rank `dst` gets the inputs of all ranks, concatenated; only `dst` gives an output.
+/// Gives rank `dst` the inputs of all ranks, concatenated; only `dst` gives an output.
 pub async fn gather(
     cx: &Rank,
     input: &Tensor,
@@ -219,7 +219,7 @@ pub fn gather_async(
     Ok(Work::new(launch(cx, &group, &call)?))
 }
 
-/// Rank `dst` gets the inputs of all ranks, each in a tensor of its own; only `dst` gives a list.
+/// Gives rank `dst` the inputs of all ranks, each in a tensor of its own; only `dst` gives a list.
 pub async fn gather_list(
     cx: &Rank,
     input: &Tensor,

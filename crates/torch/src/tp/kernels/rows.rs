@@ -28,7 +28,7 @@ impl Activation {
     /// Every activation, in the order of the manual.
     pub const ALL: [Self; 3] = [Self::None, Self::Relu, Self::Gelu];
 
-    /// `gelu`.
+    /// Returns the name, as in `gelu`.
     pub const fn name(self) -> &'static str {
         match self {
             Self::None => "none",

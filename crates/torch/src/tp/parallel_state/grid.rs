@@ -15,7 +15,7 @@ pub struct RankGrid {
 const KINDS: [&str; 5] = ["tp", "cp", "ep", "dp", "pp"];
 
 impl RankGrid {
-    /// The grid of these sizes in an order such as `tp-cp-ep-dp-pp`, fastest-varying first. Kinds that the order
+    /// Makes the grid of these sizes in an order such as `tp-cp-ep-dp-pp`, fastest-varying first. Kinds that the order
     /// leaves out must have size 1.
     pub fn new(sizes: &[(&str, usize)], order: &str) -> Result<Self, Error> {
         let order = order.to_lowercase();
@@ -49,8 +49,8 @@ impl RankGrid {
         Ok(Self { axes })
     }
 
-    /// The groups of some kinds, such as `tp` or `tp-pp`: each in ascending order, and in the order of their first
-    /// ranks.
+    /// Returns the groups of some kinds, such as `tp` or `tp-pp`: each in ascending order, and in the order of their
+    /// first ranks.
     pub fn groups(&self, kinds: &str) -> Vec<Vec<usize>> {
         let inside = |kind: &str| kinds.split('-').any(|name| name == kind);
         let (mut within, mut between, mut stride) = (vec![0], vec![0], 1);

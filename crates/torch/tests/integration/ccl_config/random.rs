@@ -127,6 +127,7 @@ impl Algorithm {
             edge: self.edge.over(base),
             channels: self.channels,
             start: Time::ZERO,
+            in_loops: false,
             n_elem: self.n_elem,
             topology: self.topology.and_then(TopologyKind::from_name),
             own: None,
@@ -145,7 +146,7 @@ fn mutilate(text: &str, edits: &[(usize, usize, String)]) -> String {
     chars.into_iter().collect()
 }
 
-/// That what was accepted can be used, and what was refused can be shown.
+/// Checks that an accepted file can be used, and that the error of a refused file can be shown.
 fn check(text: &str) {
     match CclConfig::parse("any.yaml", text, BUILTIN) {
         Ok(config) => {

@@ -1,9 +1,9 @@
 //! The order in which numbers are combined, as every algorithm states it.
 
 use super::{Case, able, machine_for, rows_of, share};
-use phalanx_torch::ccl::Operation;
+use phalanx_torch::ccl::{Operation, ReduceOp};
 
-/// Which segment of `count` an element of `len` is in.
+/// The segment, of `count`, that holds an element of `len`.
 pub(super) fn segment(len: usize, at: usize, count: usize) -> usize {
     (0..count).find(|index| share(len, *index, count).contains(&at)).unwrap()
 }
@@ -121,6 +121,14 @@ fn stated(algorithm: &str, x: &[f32], len: usize, at: usize) -> f32 {
             if half == 0 { round(x, owner) } else { back(x, owner) }
         }
         "double_tree" => double(x, segment(len, at, 2)),
+        "two_level" if ranks / rows_of(ranks) >= 16 => {
+            let sum = |group: &[f32]| {
+                let x = folded(group);
+                apart(&x, segment(len, at, x.len()), 1)
+            };
+            let sums: Vec<f32> = x.chunks(rows_of(ranks)).map(sum).collect();
+            pairwise(&folded(&sums))
+        }
         "two_level" => {
             let stream = segment(len, at, 4);
             let range = share(len, stream, 4);
@@ -160,6 +168,30 @@ fn ccl_1_the_same_on_all_in_the_order_that_is_stated() {
         }
     }
     assert!(differ > 1000, "the numbers must tell orders apart: {differ}");
+}
+
+#[test]
+fn ccl_1_many_groups_combine_a_small_vector_in_few_steps() {
+    for (ranks, elements, combine) in
+        [(34, 61, ReduceOp::Sum), (51, 7, ReduceOp::Sum), (68, 130, ReduceOp::Avg)]
+    {
+        let case = Case::new(Operation::AllReduce, "two_level", ranks, elements);
+        let case = Case { exact: false, combine, ..case };
+        let inputs: Vec<Vec<f32>> = (0..ranks).map(|rank| case.input(rank)).collect();
+        let wanted = (0..elements).map(|at| {
+            let x: Vec<f32> = inputs.iter().map(|input| input[at]).collect();
+            let sum = stated("two_level", &x, elements, at);
+            if combine == ReduceOp::Avg {
+                sum / f32::from(u16::try_from(ranks).unwrap())
+            } else {
+                sum
+            }
+        });
+        let wanted: Vec<f32> = wanted.collect();
+        for (rank, value) in case.run(&machine_for("two_level", ranks)).1.iter().enumerate() {
+            assert_eq!(value.to_f32(), wanted, "{case}: rank {rank}");
+        }
+    }
 }
 
 /// The sum of the double tree at another root, which counts first; children are in the order of ranks.
@@ -213,6 +245,21 @@ fn reductions_are_combined_in_the_same_order() {
                     let wanted: Vec<f32> = (0..40).map(|at| sum(rank * 40 + at, rank)).collect();
                     assert_eq!(value.to_f32(), wanted, "{case}: rank {rank}");
                 }
+            }
+        }
+    }
+}
+
+#[test]
+fn pro_8_loops_combine_in_the_same_order() {
+    for operation in [Operation::AllReduce, Operation::ReduceScatter, Operation::AllGather] {
+        for (ranks, elements) in [(2, 999), (3, 1000), (5, 64), (8, 4096)] {
+            let whole = Case { exact: false, ..Case::new(operation, "ring", ranks, elements) };
+            let spec = machine_for("ring", ranks);
+            let (_, values) = whole.run(&spec);
+            let (_, in_loops) = Case { in_loops: true, ..whole.clone() }.run(&spec);
+            for (rank, (one, other)) in values.iter().zip(&in_loops).enumerate() {
+                assert_eq!(one.to_f32(), other.to_f32(), "PRO-8: {whole}, rank {rank}");
             }
         }
     }

@@ -6,8 +6,8 @@ use phalanx_sim::kernel::{KernelError, Tl};
 use phalanx_sim::machine::Options;
 use phalanx_torch::ccl::sweep::Sweep;
 use phalanx_torch::ccl::{
-    Algorithm, CclConfig, CollectiveAlgorithm, Operation, Part, ReduceOp, Running, Stream,
-    side_by_side,
+    Algorithm, CclConfig, CollectiveAlgorithm, LoadFrom, Operation, Part, ReduceOp, Running,
+    Stream, side_by_side,
 };
 use phalanx_torch::{Context, distributed as dist, multiprocessing};
 
@@ -93,6 +93,55 @@ fn own_1_files_and_ranks_use_an_algorithm_of_the_program() {
     gather(&mut context().with_algorithm(BothWays("both_ways")).with_ccl(ccl));
     // `auto` has it among its candidates.
     gather(&mut context().with_algorithm(BothWays("both_ways")));
+}
+
+/// An all-gather in which every rank copies its own segment with prefetching, and then sends it to all others.
+struct Prefetching;
+
+impl CollectiveAlgorithm for Prefetching {
+    fn name(&self) -> &'static str {
+        "prefetching"
+    }
+
+    fn operations(&self) -> &[Operation] {
+        &[Operation::AllGather]
+    }
+
+    fn run(&self, part: Part, tl: Tl) -> Running<'static> {
+        Box::pin(prefetching(part, tl))
+    }
+}
+
+async fn prefetching(part: Part, tl: Tl) -> Result<(), KernelError> {
+    let (rank, ranks, len) = (part.rank, part.ranks, part.output.len);
+    let own = part.segment(len, rank);
+    let wanted = part.chunks(&own).zip(part.chunks(&(0..part.input.len)));
+    let mut mine = part.prefetch(&tl, LoadFrom::Input, wanted);
+    while let Some((to, _, tile)) = mine.next().await? {
+        part.store(&tl, &to, &tile);
+    }
+    for peer in (1..ranks).map(|distance| (rank + distance) % ranks) {
+        let to = part.to(&tl, peer, 1)?;
+        part.send_all(&tl, &to, LoadFrom::Output, &own).await?;
+    }
+    for peer in (1..ranks).map(|distance| (rank + ranks - distance) % ranks) {
+        let from = part.from(&tl, peer, 1)?;
+        for chunk in part.chunks(&part.segment(len, peer)) {
+            let tile = part.recv(&tl, &from, chunk.len()).await?;
+            part.store(&tl, &chunk, &tile);
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn own_1_an_algorithm_of_the_program_prefetches() {
+    let bare = machine("bare", &["system.sips.count=4"]);
+    let names = [&*Algorithm::names(), &["prefetching"]].concat();
+    let text = "defaults: { algorithm: prefetching }";
+    let ccl = CclConfig::parse("ccl.yaml", text, &names).unwrap();
+    let context = Context::new(bare, Options::default()).with_ccl(ccl);
+    gather(&mut context.with_algorithm(Prefetching));
 }
 
 fn sweep(ccl: CclConfig) -> Sweep {

@@ -38,16 +38,18 @@ fn cases() -> impl Strategy<Value = Case> {
         (select(combines), select(dtypes)),
         edges(),
         prop::option::of(prop::collection::vec(0..30usize, 100)),
-        any::<bool>(),
+        (any::<bool>(), any::<bool>()),
     )
         .prop_map(
-            |(operation, which, (ranks, root), elements, (combine, dtype), edge, counts, apart)| {
+            |(operation, which, (ranks, root), elements, (combine, dtype), edge, counts, ways)| {
+                let (apart, in_loops) = ways;
                 let able: Vec<&'static str> = able(operation).collect();
                 let splits = counts.filter(|_| operation == Operation::AllToAll).map(|counts| {
                     counts.chunks(10).take(ranks).map(|row| row[..ranks].to_vec()).collect()
                 });
                 let case = Case::new(operation, able[which.index(able.len())], ranks, elements);
-                Case { root: root.index(ranks), combine, dtype, edge, splits, apart, ..case }
+                let root = root.index(ranks);
+                Case { root, combine, dtype, edge, splits, apart, in_loops, ..case }
             },
         )
 }

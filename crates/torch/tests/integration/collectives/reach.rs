@@ -84,4 +84,7 @@ fn lnk_1_a_switch_that_combines_reaches_90_percent() {
     for preset in ["hgx-h100", "hgx-b200"] {
         check(preset, &[Operation::AllReduce, Operation::AllGather], &["nvls:32", "ring:32"]);
     }
+    for preset in ["hgx-a100", "hgx-h100"] {
+        check(preset, &[Operation::AllToAll], &["direct:32"]);
+    }
 }

@@ -18,8 +18,8 @@ pub(super) fn wired(topology: &str, ranks: usize) -> MachineSpec {
 pub(super) fn plan(module: &str, n_slots: u32, slot_size: usize) -> Plan {
     let edge = EdgeSpec { n_slots, slot_size: slot_size as u64, ..EdgeSpec::default() };
     let (name, module) = (module.into(), module.into());
-    let (channels, start) = (None, Time::ZERO);
-    Plan { name, module, edge, channels, start, n_elem: None, topology: None, own: None }
+    let (channels, start, in_loops) = (None, Time::ZERO, false);
+    Plan { name, module, edge, channels, start, in_loops, n_elem: None, topology: None, own: None }
 }
 
 /// Without numbers; `bytes` is the larger of input and output.

@@ -31,7 +31,7 @@ pub(crate) fn ring_sum(parts: &[Vec<f32>]) -> Vec<f32> {
     sum
 }
 
-/// True if all numbers are within `tolerance` of the expected ones.
+/// Asserts that all numbers are within `tolerance` of the expected ones.
 pub(crate) fn close(got: &[f32], want: &[f32], tolerance: f32) {
     assert_eq!(got.len(), want.len());
     for (index, (got, want)) in got.iter().zip(want).enumerate() {

@@ -103,8 +103,10 @@ impl<'a> Batch<'a> {
             _ => &self.bare,
         };
         let Table { subject, ranks, dtype, includes_launch, .. } = table;
-        let what =
-            plan.as_ref().map(|Plan { module, edge, channels, .. }| (module, edge, channels));
+        let what = plan.as_ref().map(|plan| {
+            let Plan { module, edge, channels, in_loops, .. } = plan;
+            (module, edge, channels, in_loops)
+        });
         let key = format!(
             "{subject:?} {ranks} {dtype:?} {includes_launch} {:?} {what:?} {machine}",
             point.size

@@ -27,12 +27,12 @@ pub(super) struct Model<'a> {
     pub(super) known: RefCell<BTreeMap<String, Simulated>>,
 }
 
-/// Values of the figures, and what is simulated with them.
+/// Values of the figures, and the times simulated with them.
 #[derive(Clone)]
 pub(super) struct State {
     pub(super) values: Vec<Value>,
     pub(super) simulated: Vec<Simulated>,
-    /// `ln(simulated / measured)` of every point.
+    /// `ln(simulated / measured)` of every point, less where its runs differ (FIT-4).
     pub(super) residuals: Vec<f64>,
     pub(super) objective: f64,
 }
@@ -43,6 +43,11 @@ const SOFT: f64 = 0.03;
 /// The softened size of an error.
 fn softened(residual: f64) -> f64 {
     residual.hypot(SOFT) - SOFT
+}
+
+/// The part of a point's error that counts (FIT-4).
+fn trust(point: &Point) -> f64 {
+    SOFT / (SOFT + point.spread)
 }
 
 /// The weight of a squared error that makes it the softened one.
@@ -131,7 +136,7 @@ impl Model<'_> {
     fn state(&self, values: Vec<Value>, simulated: Vec<Simulated>) -> State {
         let pairs = self.points().zip(&simulated);
         let residuals: Vec<f64> = pairs
-            .map(|((_, point), simulated)| (simulated.us() / point.measured_us).ln())
+            .map(|((_, point), simulated)| (simulated.us() / point.measured_us).ln() * trust(point))
             .collect();
         #[expect(clippy::cast_precision_loss, reason = "few points")]
         let points = residuals.len().max(1) as f64;

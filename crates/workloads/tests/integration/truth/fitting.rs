@@ -83,6 +83,36 @@ fn fit_3_a_perfect_machine_stays_as_it_is() {
 }
 
 #[test]
+fn fit_4_points_whose_runs_differ_count_less() {
+    let text = marked(&LINK[1..]);
+    let truth = parse_machine("m", &text).unwrap().with("system.sips.link.latency=750 ns").unwrap();
+    let mut tables = table(&truth, &[64, 128, 256, 512]);
+    // Three of four points are a third too long.
+    for point in &mut tables[0].points[1..] {
+        point.measured_us *= 4.0 / 3.0;
+    }
+    let found = |tables: &[Table]| -> f64 {
+        let change = &fitted(&text, tables, 1).changes[0];
+        change.after.split(' ').next().unwrap().parse().unwrap()
+    };
+    let trusting = found(&tables);
+    for point in &mut tables[0].points[1..] {
+        point.spread = 0.3;
+    }
+    let doubting = found(&tables);
+    assert!((doubting - 750.0).abs() < (trusting - 750.0).abs(), "FIT-4: {doubting}, {trusting}");
+    assert!((doubting / 750.0 - 1.0).abs() < 0.05, "FIT-4: {doubting}");
+}
+
+#[test]
+fn fit_4_a_table_says_how_far_runs_differ() {
+    let text = "op,ranks,dtype,size_bytes,time_us,min_us,max_us\nall_reduce,4,half,64,10,9,16\nall_reduce,4,half,128,10,,\n";
+    let tables = read("made.csv", text, &Selection::default()).unwrap();
+    let spreads: Vec<f64> = tables[0].points.iter().map(|point| point.spread).collect();
+    assert!((spreads[0] - (4.0f64 / 3.0).ln()).abs() < 1e-9 && spreads[1].abs() < 1e-9, "FIT-4");
+}
+
+#[test]
 fn what_the_points_cannot_tell_is_said() {
     // Small messages alone say nothing of bandwidths and matrix engines; two latencies of one way are one latency.
     let figures =

@@ -1,4 +1,4 @@
-//! The place of a task in a domain, without a borrow; see `task/owned.rs`.
+//! A domain of a task without a borrow; see `task/owned.rs`.
 
 use super::{DomainError, DomainView, TaskIdentity};
 use crate::failure::Failure;
@@ -7,8 +7,8 @@ use crate::shm::mailbox::Witness;
 use crate::shm::{Segment, Waiting};
 use crate::task::Task;
 
-/// A rank of a task in a domain.
-pub struct Seat {
+/// A domain of a task, as [`Task::domain`] without the borrow of the task.
+pub struct OwnedDomain {
     membership: Membership,
     identity: TaskIdentity,
     memory: Segment,
@@ -16,7 +16,7 @@ pub struct Seat {
     waiting: Waiting,
 }
 
-impl Seat {
+impl OwnedDomain {
     /// Returns the domain as this rank sees it.
     pub fn view(&self) -> Result<DomainView<'_>, DomainError> {
         let Self { membership, identity, memory, witness, waiting } = self;
@@ -25,13 +25,19 @@ impl Seat {
 }
 
 impl Task<'_> {
-    /// Returns its place in one of its domains, in the order of [`Call::domain`](crate::Call::domain).
-    pub fn seat(&self, index: usize) -> Result<Seat, Failure> {
+    /// Returns one of its domains without a borrow, in the order of [`Call::domain`](crate::Call::domain).
+    pub fn owned_domain(&self, index: usize) -> Result<OwnedDomain, Failure> {
         // The same refusals.
         self.domain(index)?;
         let (membership, memory) = self.membership(index)?;
         let waiting = self.waiting.unwrap_or_else(Waiting::calibrate);
         let (membership, memory) = (membership.clone(), memory.clone());
-        Ok(Seat { membership, identity: self.identity, memory, witness: self.witness(), waiting })
+        Ok(OwnedDomain {
+            membership,
+            identity: self.identity,
+            memory,
+            witness: self.witness(),
+            waiting,
+        })
     }
 }
