@@ -14,6 +14,8 @@
 //!   when no caller waits.
 //! - **NODE-2 (no lock while waiting).** No thread holds the lock while a task runs or while the thread sleeps.
 //! - **NODE-3 (idle costs nothing).** Without tasks no thread looks at a clock or at a worker.
+//! - **NODE-4 (all leave).** A worker that is closed starts no process again: every endpoint is told to leave, also one whose process has
+//!   died and whose death nobody has taken in.
 
 mod buffers;
 mod core;

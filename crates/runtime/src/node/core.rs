@@ -297,12 +297,11 @@ impl Core {
 
     /// Asks every worker to leave.
     pub(crate) fn stop_all(&mut self) {
-        // A thread that was given up may still come to itself, and then it is to leave.
+        // Those that seem to be gone are told as well: a thread that was given up may still come to itself, and a process whose death
+        // nobody has taken in yet would be started again (NODE-4).
         for link in &mut self.links {
-            if !link.endpoint.has_left() {
-                link.endpoint.stop();
-                link.endpoint.flush();
-            }
+            link.endpoint.stop();
+            link.endpoint.flush();
         }
     }
 

@@ -45,8 +45,8 @@ fn node_2_the_lock_is_free_while_a_task_runs_and_while_a_caller_waits() {
     worker.close().expect("closed");
 }
 
-/// A worker without tasks that counts looks at it.
-struct Counting(Arc<AtomicU64>);
+/// A worker without tasks, whose process is gone, that counts looks at it and requests to leave.
+struct Counting(Arc<AtomicU64>, Arc<AtomicU64>);
 
 impl Counting {
     fn count(&self) {
@@ -74,7 +74,9 @@ impl Endpoint for Counting {
         Evidence::default()
     }
 
-    fn stop(&mut self) {}
+    fn stop(&mut self) {
+        self.1.fetch_add(1, Ordering::Relaxed);
+    }
 
     fn has_left(&mut self) -> bool {
         true
@@ -91,14 +93,14 @@ impl Endpoint for Counting {
     }
 }
 
-/// A node with one idle worker, and the number of looks at the worker.
-fn idle_node() -> (Arc<Node>, Arc<AtomicU64>) {
+/// A node with one idle worker, the number of looks at the worker, and the number of requests to leave.
+fn idle_node() -> (Arc<Node>, Arc<AtomicU64>, Arc<AtomicU64>) {
     let mut engine = Engine::new(Config { slots: 4, bytes: 0, depth: 1, is_recording: false });
     engine.add_worker(None, 1);
     let arena = Arena::new(0, 4096).expect("memory");
     let mut core = Core::new(engine, arena, &PROGRAM, None);
-    let looks = Arc::new(AtomicU64::new(0));
-    core.add_link(Box::new(Counting(Arc::clone(&looks))));
+    let [looks, stops] = [(); 2].map(|()| Arc::new(AtomicU64::new(0)));
+    core.add_link(Box::new(Counting(Arc::clone(&looks), Arc::clone(&stops))));
     let settings = NodeSettings {
         bell: Bell::create().expect("a bell"),
         budgets: Ladder::default().build().expect("budgets"),
@@ -106,12 +108,12 @@ fn idle_node() -> (Arc<Node>, Arc<AtomicU64>) {
         waiting: Waiting::calibrate(),
         has_threads: false,
     };
-    (Arc::new(Node::new(core, settings)), looks)
+    (Arc::new(Node::new(core, settings)), looks, stops)
 }
 
 #[test]
 fn node_3_without_tasks_nobody_asks_for_a_clock_or_looks_at_a_worker() {
-    let (node, looks) = idle_node();
+    let (node, looks, _) = idle_node();
     let outlook = node.judge(&mut node.lock());
     assert!(outlook.until.is_none() && outlook.death_words.is_empty(), "NODE-3: no next look");
     assert_eq!(looks.load(Ordering::Relaxed), 0, "NODE-3");
@@ -125,4 +127,11 @@ fn node_3_without_tasks_nobody_asks_for_a_clock_or_looks_at_a_worker() {
     assert!(is_quiet, "NODE-3: {looks:?} looks");
     node.close();
     progress.join().expect("no panic");
+}
+
+#[test]
+fn node_4_a_worker_whose_death_nobody_has_taken_in_is_told_to_leave() {
+    let (node, _, stops) = idle_node();
+    node.lock().stop_all();
+    assert_eq!(stops.load(Ordering::Relaxed), 1, "NODE-4: else it would be started again");
 }

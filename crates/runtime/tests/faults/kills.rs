@@ -2,7 +2,9 @@
 
 use crate::callables::{HANG, SLEEP, SUM_BYTES};
 use crate::count;
-use crate::support::{Dice, Leftovers, builder, describe, eventually, is_usable, signal, turn};
+use crate::support::{
+    Dice, Leftovers, builder, children, describe, eventually, is_usable, signal, turn,
+};
 use phalanx_runtime::{Call, DType, Error, Failure, Orchestrator, RunHandle, Tensor, Worker};
 use rustix::process::Signal;
 use std::time::{Duration, Instant};
@@ -182,5 +184,23 @@ fn a_kill_in_any_state_ends_every_dispatch_once_and_harms_nobody_else() -> Resul
         println!("{seeds} kills, {state:?}: {failed} runs failed; known: {}", describe(&mut times));
     }
     println!("{} of {} kills", seeds * 8, seeds * 8);
+    Ok(())
+}
+
+#[test]
+fn node_4_a_child_that_is_killed_while_its_worker_closes_is_not_started_again() -> Result<(), Error>
+{
+    let _turn = turn();
+    let left = Leftovers::before();
+    let mut dice = Dice::new(4);
+    for _ in 0..count(100, 3000) {
+        let worker = builder().memory(1 << 16).sub_workers(1).restart().init()?;
+        for victim in children() {
+            signal(victim, Signal::KILL);
+        }
+        linger(&mut dice, 400);
+        worker.close()?;
+        left.check();
+    }
     Ok(())
 }
