@@ -137,33 +137,47 @@ impl Journal {
         if *rank == 0 && remove {
             claim(&claims, NOT_NEEDED)?;
         }
-        self.mark_done(job, *rank)?;
-        // The last process to leave clears up: nobody else opens the journal, or claims a point, any more.
-        if self.are_done(job, 0..*size) {
+        self.mark(job, Mark::Closed, *rank)?;
+        // The last process to close clears up: no other opens the journal, or writes there, any more.
+        if self.is_marked(job, Mark::Closed, 0..*size) {
             gone(if claims.join(NOT_NEEDED).exists() { &self.directory } else { &claims });
         }
         Ok(())
     }
 
-    /// Tells the other processes of a job that this process runs no more points.
-    pub(super) fn mark_done(&self, job: &str, rank: usize) -> Result<(), JournalError> {
-        claim(&self.claims(job), &done(rank)).map(drop)
+    /// Tells the other processes of a job how far this process is.
+    pub(super) fn mark(&self, job: &str, mark: Mark, rank: usize) -> Result<(), JournalError> {
+        claim(&self.claims(job), &mark.of(rank)).map(drop)
     }
 
-    /// True if these processes of a job run no more points.
-    pub(super) fn are_done(&self, job: &str, mut ranks: Range<usize>) -> bool {
+    /// True if all these processes of a job are so far.
+    pub(super) fn is_marked(&self, job: &str, mark: Mark, mut ranks: Range<usize>) -> bool {
         let claims = self.claims(job);
-        ranks.all(|rank| claims.join(done(rank)).exists())
+        ranks.all(|rank| claims.join(mark.of(rank)).exists())
+    }
+}
+
+/// A file by which a process of a job tells the others how far it is.
+#[derive(Clone, Copy)]
+pub(super) enum Mark {
+    /// The process runs no more points.
+    Done,
+    /// The process does not use the journal any more.
+    Closed,
+}
+
+impl Mark {
+    /// The name of the file of one process.
+    fn of(self, rank: usize) -> String {
+        match self {
+            Self::Done => format!("done-{rank}"),
+            Self::Closed => format!("closed-{rank}"),
+        }
     }
 }
 
 /// The file by which process 0 says that the rows are needed no longer.
 const NOT_NEEDED: &str = "not-needed";
-
-/// The file by which a process says that it runs no more points.
-fn done(rank: usize) -> String {
-    format!("done-{rank}")
-}
 
 /// Creates a file that only one process can create; true if this process has.
 pub(super) fn claim(directory: &Path, name: &str) -> Result<bool, JournalError> {

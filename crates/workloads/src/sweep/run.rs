@@ -1,6 +1,6 @@
 //! Running the points of a sweep.
 
-use super::journal::{Journal, JournalError, claim};
+use super::journal::{Journal, JournalError, Mark, claim};
 use super::{Point, Sweep, Team};
 use crate::Setup;
 use phalanx_sim::Time;
@@ -99,7 +99,7 @@ impl Sweep {
             (Some(journal), Team::Member { rank: 0, size, job }) => {
                 gathered.wait(&work, journal, &keys, (job, *size))
             }
-            (Some(journal), Team::Member { rank, job, .. }) => journal.mark_done(job, *rank),
+            (Some(journal), Team::Member { rank, job, .. }) => journal.mark(job, Mark::Done, *rank),
             _ => Ok(()),
         }
     }
@@ -234,7 +234,7 @@ impl Gathered<'_> {
     ) -> Result<(), JournalError> {
         loop {
             // In this order: what is written before the last process leaves is read.
-            let have_left = journal.are_done(job, 1..size);
+            let have_left = journal.is_marked(job, Mark::Done, 1..size);
             journal.refresh()?;
             self.take_known(Some(journal), keys);
             if self.next == self.points.len() {

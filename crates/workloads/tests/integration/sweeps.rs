@@ -143,6 +143,26 @@ fn swe_5_a_process_that_comes_late_finds_all_rows() {
 }
 
 #[test]
+fn swe_5_the_directory_stays_until_the_last_process_closes() {
+    let (sweep, points) = mixed();
+    let team = |rank| Team::Member { rank, size: 3, job: "one".to_owned() };
+    for order in [[0, 1, 2], [0, 2, 1], [1, 0, 2], [1, 2, 0], [2, 0, 1], [2, 1, 0]] {
+        let path = directory("swe-5-order");
+        let mut journals = [1, 2, 0].map(|rank| {
+            let mut journal = Journal::open(&path, &team(rank).who()).unwrap();
+            sweep.run_with(&points, 1, Some(&mut journal), &team(rank), &mut |_| ()).unwrap();
+            (rank, Some(journal))
+        });
+        for (closed, rank) in order.into_iter().enumerate() {
+            assert!(path.exists(), "SWE-5: {closed} of {order:?} have closed");
+            let journal = journals.iter_mut().find(|(one, _)| *one == rank).unwrap();
+            journal.1.take().unwrap().close(&team(rank), rank == 0).unwrap();
+        }
+        assert!(!path.exists(), "SWE-5: {order:?}");
+    }
+}
+
+#[test]
 fn a_mistake_in_all_values_of_an_axis_is_found_before_the_sweep() {
     let sweep = ring(&["bytes=64KiB", "slots=1,2"]);
     let error = sweep.check(&sweep.grid().unwrap()).unwrap_err().to_string();
