@@ -2,7 +2,7 @@
 
 use phalanx_workloads::sweep::{Axis, Journal, MachineText, Point, Row, Share, Sweep, Team, svg};
 use phalanx_workloads::{find, sweep};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 fn ring(axes: &[&str]) -> Sweep {
     let machines = ["bare", "pair"].map(|name| MachineText::preset(name).unwrap());
@@ -87,19 +87,23 @@ fn swe_3_a_row_of_the_journal_is_not_run_again() {
     assert!(!path.exists());
 }
 
+/// One process of a team that shares the mixed sweep in `path`: its journal, still open, and the rows that it gives.
+fn member(path: &Path, team: &Team) -> (Journal, Vec<Row>) {
+    let (sweep, points) = mixed();
+    let mut journal = Journal::open(path, &team.who()).unwrap();
+    let mut rows = Vec::new();
+    let mut tell = |row: &Row| rows.push(row.clone());
+    sweep.run_with(&points, 1, Some(&mut journal), team, &mut tell).unwrap();
+    (journal, rows)
+}
+
 #[test]
 fn swe_4_processes_that_claim_run_each_point_once() {
     let (sweep, points) = mixed();
     let path = directory("swe-4");
     let team = |rank| Team::Member { rank, size: 3, job: "one".to_owned() };
     // Three members beside each other, as three processes are: each with a journal of its own over one directory.
-    let member = |rank: usize| {
-        let mut journal = Journal::open(&path, &team(rank).who()).unwrap();
-        let mut rows = Vec::new();
-        let mut tell = |row: &Row| rows.push(row.clone());
-        sweep.run_with(&points, 1, Some(&mut journal), &team(rank), &mut tell).unwrap();
-        rows
-    };
+    let member = |rank: usize| member(&path, &team(rank)).1;
     let rows = std::thread::scope(|scope| {
         let others = [1, 2].map(|rank| scope.spawn(move || member(rank)));
         let first = member(0);
@@ -125,10 +129,7 @@ fn swe_5_a_process_that_comes_late_finds_all_rows() {
         let path = directory("swe-5");
         let team = |rank| Team::Member { rank, size: 2, job: "one".to_owned() };
         let member = |rank: usize| {
-            let mut journal = Journal::open(&path, &team(rank).who()).unwrap();
-            let mut rows = Vec::new();
-            let mut tell = |row: &Row| rows.push(row.clone());
-            sweep.run_with(&points, 1, Some(&mut journal), &team(rank), &mut tell).unwrap();
+            let (journal, rows) = member(&path, &team(rank));
             journal.close(&team(rank), remove && rank == 0).unwrap();
             rows
         };
@@ -144,15 +145,10 @@ fn swe_5_a_process_that_comes_late_finds_all_rows() {
 
 #[test]
 fn swe_5_the_directory_stays_until_the_last_process_closes() {
-    let (sweep, points) = mixed();
     let team = |rank| Team::Member { rank, size: 3, job: "one".to_owned() };
     for order in [[0, 1, 2], [0, 2, 1], [1, 0, 2], [1, 2, 0], [2, 0, 1], [2, 1, 0]] {
         let path = directory("swe-5-order");
-        let mut journals = [1, 2, 0].map(|rank| {
-            let mut journal = Journal::open(&path, &team(rank).who()).unwrap();
-            sweep.run_with(&points, 1, Some(&mut journal), &team(rank), &mut |_| ()).unwrap();
-            (rank, Some(journal))
-        });
+        let mut journals = [1, 2, 0].map(|rank| (rank, Some(member(&path, &team(rank)).0)));
         for (closed, rank) in order.into_iter().enumerate() {
             assert!(path.exists(), "SWE-5: {closed} of {order:?} have closed");
             let journal = journals.iter_mut().find(|(one, _)| *one == rank).unwrap();
