@@ -7,7 +7,7 @@
 //! ```
 //!
 //! No thread is appointed to do this. A caller that waits locks the core for a moment, carries messages and asks the watchdog;
-//! worker threads do so after they publish an event; a progress thread does so beside processes while no caller waits. So a
+//! worker threads do so after they publish an event; a progress thread does so while no caller waits. So a
 //! waiting caller does not only spin, and work goes on while the caller is elsewhere. `node/README.md` has the protocol.
 //!
 //! - **NODE-1 (moves).** While a worker has published an event or a task can be sent, some thread takes it in or sends it, also
@@ -142,10 +142,14 @@ impl Node {
     }
 
     /// Returns the wait policy of a submitter that waits for much room. Worker threads move the node themselves and have
-    /// enough to do until then, so the submitter leaves them the processors at once.
+    /// enough to do until then.
     pub(crate) fn room_policy(&self) -> Waiting {
-        let is_long = self.some_room >= MUCH_ROOM && self.progress.has_threads;
-        if is_long { self.waiting.asleep() } else { self.waiting }
+        if self.some_room >= MUCH_ROOM { self.background_policy() } else { self.waiting }
+    }
+
+    /// Returns the wait policy of a thread that waits in the background: it leaves the processors to worker threads at once.
+    fn background_policy(&self) -> Waiting {
+        if self.progress.has_threads { self.waiting.asleep() } else { self.waiting }
     }
 
     /// Drives the node until `done` returns something; `None` when `deadline` has passed.

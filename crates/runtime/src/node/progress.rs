@@ -220,7 +220,7 @@ impl<C: Pump, M: Memory> ProgressLock<C, M> {
         Driver { lock: self }
     }
 
-    /// Hands work under way over to the progress thread. Without a progress thread workers are threads, which pump themselves.
+    /// Hands work under way over to the progress thread.
     fn hand_over(&self) {
         // A dozing thread does not know of this work, nor of its deadlines.
         if self.thread.wake_if_parked() == ThreadState::Dozing {

@@ -1,8 +1,8 @@
 //! The thread that drives a node while no caller does.
 //!
-//! It exists beside processes only: workers that are threads pump the node themselves. While there is a driver, the progress
-//! thread is parked on a lock of its own; otherwise it sleeps on the node's bell like any waiter. The last driver that leaves
-//! work under way wakes it.
+//! While there is a driver, the progress thread is parked on a lock of its own; otherwise it sleeps on the node's bell like any
+//! waiter. The last driver that leaves work under way wakes it. Beside worker threads, which pump the node themselves, it takes in
+//! what they kept to themselves (SRV-3), and asks the watchdog.
 //!
 //! - **PTH-1 (takes over).** While work is under way and there is no driver, the progress thread drives.
 //! - **PTH-2 (out of the way).** While there is a driver, the progress thread does not touch the node.
@@ -15,9 +15,7 @@ use std::thread::{self, JoinHandle};
 /// State of the progress thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ThreadState {
-    /// There is no progress thread.
-    Absent,
-    /// It drives the node, or is about to look for drivers.
+    /// It drives the node, or is about to look for drivers. The state before its start, too.
     Active,
     /// Sleeper on the bell without work; nobody has told it of any.
     Dozing,
@@ -27,7 +25,7 @@ pub(super) enum ThreadState {
 
 impl ThreadState {
     fn of(number: u64) -> Self {
-        let all = [Self::Absent, Self::Active, Self::Dozing, Self::Parked];
+        let all = [Self::Active, Self::Dozing, Self::Parked];
         all.into_iter().find(|state| *state as u64 == number).expect("PTH-1: a known state")
     }
 }
@@ -56,13 +54,13 @@ impl ProgressThread {
     pub(super) fn new() -> Self {
         Self {
             drivers: AtomicU64::new(0),
-            state: AtomicU64::new(ThreadState::Absent as u64),
+            state: AtomicU64::new(ThreadState::Active as u64),
             request: Mutex::new(Request::None),
             requested: Condvar::default(),
         }
     }
 
-    /// Sets the state; only the progress thread does, and its creator.
+    /// Sets the state; only the progress thread does.
     pub(super) fn set_state(&self, state: ThreadState) {
         self.state.store(state as u64, Ordering::SeqCst);
     }
@@ -134,15 +132,13 @@ impl Node {
     pub(crate) fn start_progress_thread(self: &Arc<Self>) -> std::io::Result<JoinHandle<()>> {
         let node = Arc::clone(self);
         let builder = thread::Builder::new().name("phalanx-progress".into());
-        self.progress.thread.set_state(ThreadState::Active);
-        let spawned = builder.spawn(move || {
+        builder.spawn(move || {
+            let waiting = node.background_policy();
             let sleep = |outlook: Outlook, has_reason: &dyn Fn(_) -> bool| {
-                node.sleep_until(node.waiting, &outlook, has_reason);
+                node.sleep_until(waiting, &outlook, has_reason);
             };
             node.progress.run_thread(|core| node.judge(core), sleep);
-        });
-        // Nobody relies on a thread that does not exist.
-        spawned.inspect_err(|_| self.progress.thread.set_state(ThreadState::Absent))
+        })
     }
 }
 
@@ -154,8 +150,7 @@ mod tests {
     #[test]
     fn pth_2_the_progress_thread_is_parked_until_it_is_woken() {
         let progress = ProgressThread::new();
-        assert_eq!(progress.wake_if_parked(), ThreadState::Absent);
-        progress.set_state(ThreadState::Active);
+        assert_eq!(progress.wake_if_parked(), ThreadState::Active);
         // Without a driver it does not park.
         progress.park();
         progress.add_driver();

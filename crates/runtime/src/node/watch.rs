@@ -7,8 +7,8 @@
 //! - **WCH-1 (charged to nobody).** Time in which no thread looked, beyond a stride, is part of no budget. A process that is
 //!   stopped together with its workers, for any time, reports none of them as stuck when it goes on; a worker that is stopped
 //!   alone, or stuck, is reported when its budget is over.
-//! - **WCH-2 (counted while watched).** Budgets run while a thread looks. Beside worker threads there is no progress thread: a
-//!   worker that is stuck while no caller waits is reported by a caller that waits, after a whole budget of looks.
+//! - **WCH-2 (always watched).** Budgets run also while no caller waits: a run whose worker is stuck ends although nobody waits
+//!   for it.
 
 use super::{Core, Node};
 use crate::allowance::stride;

@@ -146,6 +146,14 @@ fn start_error(chip: &Chip, words: String) -> StartError {
     StartError { worker, phase: Phase::Bootstrapping, words }
 }
 
+/// Starts the thread that drives the node while no caller does.
+fn start_progress(worker: &mut Worker) -> Result<(), Error> {
+    let thread = worker.node.start_progress_thread();
+    let cannot = |error| Error::system("the progress thread cannot be started", error);
+    worker.threads.push(thread.map_err(cannot)?);
+    Ok(())
+}
+
 impl Builder {
     /// Returns the roles of all workers, with the windows of the chips.
     fn roles(&self, worker: &Worker) -> Result<Vec<Role>, Error> {
@@ -173,7 +181,7 @@ impl Builder {
             Isolation::Thread => self.start_threads(worker, &mut links),
             Isolation::Process => self.start_processes(worker, &mut links),
         };
-        if let Err(error) = started {
+        if let Err(error) = started.and_then(|()| start_progress(worker)) {
             let mut core = worker.node.lock();
             for link in links {
                 core.add_link(link);
@@ -221,9 +229,6 @@ impl Builder {
             worker.children.descendants.extend_from_slice(&child.descendants);
         }
         worker.children.startup = started.startup;
-        let thread = worker.node.start_progress_thread();
-        let cannot = |error| Error::system("the progress thread cannot be started", error);
-        worker.threads.push(thread.map_err(cannot)?);
         for (chip, report) in started.reports {
             worker.register_chip(&chip, report)?;
         }

@@ -33,6 +33,15 @@ pub(crate) fn mislead(worker: &Worker) {
     run.expect("it ends");
 }
 
+/// True if [`TELL`] is called with this number though nobody touches its worker: a thread that asks for the state of a run takes
+/// endings in.
+pub(crate) fn is_told(number: u32) -> bool {
+    (0..600_000).any(|_| {
+        std::thread::sleep(Duration::from_millis(1));
+        TOLD.load(Ordering::SeqCst) & 1 << number != 0
+    })
+}
+
 /// True if a run ends though nobody waits for it.
 pub(crate) fn ends_alone(handle: &RunHandle) -> bool {
     (0..600_000).any(|_| {
@@ -182,15 +191,10 @@ fn node_1_what_a_busy_thread_has_ended_is_taken_in() {
         }
         // It is sent behind the first, and waits for what only follows from the end of that.
         graph.submit_sub(&Call::new(&UNTIL_TOLD).args([flag.no_dep()]))?;
-        graph.submit_sub(&Call::new(&TELL).args([flag.no_dep(), cell.input()]))?;
+        graph.submit_sub(&Call::new(&TELL).args([flag.no_dep(), cell.input()]).scalar(1))?;
         Ok(())
     });
-    // Whoever asks how the run is would take it in.
-    let is_told = |_| {
-        std::thread::sleep(Duration::from_millis(1));
-        TOLD.load(Ordering::SeqCst) > 0
-    };
-    (0..600_000).any(is_told);
+    assert!(is_told(1), "NODE-1");
     let ended = run.expect("a run").wait();
     assert_eq!(ended.expect("NODE-1").report.completed, 5);
 }

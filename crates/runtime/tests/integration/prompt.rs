@@ -1,8 +1,10 @@
 //! Endings are not kept back: what follows from them begins while their worker runs on.
 
 use crate::callables::{NOTE, NOTHING, PROGRAM, REST, TELL, UNTIL_TOLD, WATCH};
-use crate::callers::mislead;
-use phalanx_runtime::{Builder, Call, DType, Failure, Orchestrator, Target, Tensor, Worker};
+use crate::callers::{is_told, mislead};
+use phalanx_runtime::{
+    Builder, Call, DType, Failure, Orchestrator, RunHandle, Target, Tensor, Worker,
+};
 
 /// Two workers of the next level, in threads and in processes.
 fn pairs() -> [Builder; 2] {
@@ -39,16 +41,36 @@ fn lists(worker: &Worker, count: usize) -> Vec<Tensor> {
     (0..count).map(|_| worker.tensor(DType::I64, &[2]).expect("memory")).collect()
 }
 
-/// A run whose last task on chip 0 waits for what follows from those before it, on chip 1.
-fn run_ahead(worker: &Worker, short: usize) -> u64 {
+/// A run whose last task on chip 0 waits for what follows from those before it, on chip 1: a call of [`TELL`] with `number`.
+fn begin_ahead(worker: &Worker, short: usize, number: u64) -> RunHandle {
     let (lists, flag) = (lists(worker, short), worker.tensor(DType::I64, &[1]).expect("memory"));
-    let run = worker.run("one waits for what follows from those before it", |graph| {
+    let run = worker.submit("one waits for what follows from those before it", move |graph| {
         submit_ahead(graph, &lists, &flag)?;
         let tells = Call::new(&TELL).args([flag.no_dep()]).args(lists.iter().map(Tensor::input));
-        graph.submit_next_level(Target::Chip(1), &tells)?;
+        graph.submit_next_level(Target::Chip(1), &tells.scalar(number))?;
         Ok(())
     });
-    run.expect("SRV-3").report.completed
+    run.expect("a run")
+}
+
+/// Waits for such a run.
+fn run_ahead(worker: &Worker, short: usize) -> u64 {
+    begin_ahead(worker, short, 0).wait().expect("SRV-3").report.completed
+}
+
+/// Lets chip 0 think that a task which waits for a flag is short.
+fn mislead_chip(worker: &Worker) {
+    mislead(worker);
+    let flag = worker.tensor(DType::I64, &[1]).expect("memory");
+    worker.write(&flag, &[1u64]).expect("no run names it");
+    let known = worker.run("known to be short on this chip", |graph| {
+        for _ in 0..100 {
+            let call = Call::new(&UNTIL_TOLD).args([flag.no_dep()]);
+            graph.submit_next_level(Target::Chip(0), &call)?;
+        }
+        Ok(())
+    });
+    known.expect("it ends");
 }
 
 #[test]
@@ -65,19 +87,18 @@ fn srv_3_an_ending_is_told_before_a_task_begins_that_is_not_known_to_be_short() 
 fn srv_3_a_task_that_was_thought_to_be_short_holds_back_no_ending_for_good() {
     for builder in pairs() {
         let worker = builder.init().expect("a worker");
-        mislead(&worker);
-        let flag = worker.tensor(DType::I64, &[1]).expect("memory");
-        worker.write(&flag, &[1u64]).expect("no run names it");
-        let known = worker.run("known to be short on this chip", |graph| {
-            for _ in 0..100 {
-                let call = Call::new(&UNTIL_TOLD).args([flag.no_dep()]);
-                graph.submit_next_level(Target::Chip(0), &call)?;
-            }
-            Ok(())
-        });
-        known.expect("it ends");
+        mislead_chip(&worker);
         assert_eq!(run_ahead(&worker, 3), 6, "SRV-3");
     }
+}
+
+#[test]
+fn node_1_a_task_that_was_thought_to_be_short_holds_back_no_ending_while_nobody_waits() {
+    let worker = pairs()[0].clone().init().expect("a worker");
+    mislead_chip(&worker);
+    let run = begin_ahead(&worker, 3, 2);
+    assert!(is_told(2), "NODE-1: a task waits for what follows from endings of its own worker");
+    assert_eq!(run.wait().expect("NODE-1").report.completed, 6, "NODE-1");
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! Trees of workers that are stopped as a whole, and trees in which only some are stopped.
 
-use crate::callables::{PROGRAM, UNTIL_TOLD, clock};
+use crate::callables::{PROGRAM, UNTIL_TOLD};
 use crate::support::{FIXTURE, at_some_scale, budgets, descendants, eventually, signal, turn};
 use phalanx_runtime::{Call, DType, Error, Worker};
 use rustix::process::Signal;
@@ -101,8 +101,7 @@ fn wch_1_workers_that_are_stopped_without_their_parent_are_found_out() {
 }
 
 #[test]
-fn wch_2_a_thread_that_is_stuck_while_nobody_waits_is_found_out_by_who_waits() -> Result<(), Error>
-{
+fn wch_2_a_thread_that_is_stuck_is_found_out_while_nobody_waits() -> Result<(), Error> {
     let _turn = turn();
     let worker =
         Worker::builder(&PROGRAM).threads().sub_workers(1).budgets(budgets(40, 120)).init()?;
@@ -111,12 +110,13 @@ fn wch_2_a_thread_that_is_stuck_while_nobody_waits_is_found_out_by_who_waits() -
         graph.submit_sub(&Call::new(&UNTIL_TOLD).args([flag.no_dep()]))?;
         Ok(())
     })?;
-    // Longer than the budget, and nobody looks.
-    std::thread::sleep(Duration::from_millis(400));
-    let begun = clock();
+    let ends_alone = (0..600_000).any(|_| {
+        std::thread::sleep(Duration::from_millis(1));
+        run.is_done()
+    });
+    assert!(ends_alone, "WCH-2: the watchdog looks though nobody waits");
     let Err(Error::Run(error)) = run.wait() else { panic!("WCH-2: it is stuck") };
-    let stall = error.stall().expect("WCH-2: the watchdog has ended it");
-    assert!(stall.since.0 >= begun, "WCH-2: {stall:?}, and nobody looked before {begun}");
+    assert!(error.stall().is_some(), "WCH-2: the watchdog has ended it");
     worker.write_unordered(&flag, &[1u64])?;
     drop((run, flag));
     worker.close()
