@@ -19,6 +19,7 @@ pub(crate) mod restart;
 pub(crate) mod thread;
 
 use crate::message::Ended;
+use crate::shm::mailbox::Evidence;
 use crate::shm::{Segment, is_dead};
 use crate::sync::{Ordering, shared::AtomicU32};
 
@@ -37,17 +38,6 @@ pub(crate) enum WorkerEvent {
     Left,
     /// The worker is gone, and nothing it had will end: why.
     Lost(Box<str>),
-}
-
-/// Signs of a worker's progress.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Evidence {
-    /// A number that grows whenever the worker does something.
-    pub progress: u64,
-    /// The dispatch it is busy with, 0 if none.
-    pub dispatch: u64,
-    /// Its step with the task: a [`Step`](crate::message::Step).
-    pub step: u64,
 }
 
 /// A word of shared memory that the kernel marks when a worker dies.

@@ -245,7 +245,7 @@ impl<P: Parent> Server<P> {
         let (ended, words) = if self.take_recalled(dispatch) || self.is_in_vain(sent) {
             (Ended::skipped(dispatch), None)
         } else {
-            self.side.witness.begin(dispatch, Step::Running.encode());
+            self.side.witness.step(Step::Running.encode());
             let ended = self.runner.run(dispatch, sent.message);
             self.habits.note(callable, self.runner.callables(), ended.0.nanoseconds);
             ended
@@ -254,7 +254,7 @@ impl<P: Parent> Server<P> {
         if ended.verdict != Verdict::Done {
             self.note_failed(dispatch);
         }
-        self.side.witness.begin(0, Step::Idle.encode());
+        self.side.witness.step(Step::Idle.encode());
         let head = ended.encode();
         self.say(bytemuck::cast_slice(&head), words.unwrap_or_default().as_bytes())?;
         self.side.events.publish();
@@ -368,3 +368,6 @@ impl<P: Parent> Server<P> {
         std::mem::take(&mut self.untold) > 0 || has_room || has_said
     }
 }
+
+#[cfg(test)]
+mod tests;

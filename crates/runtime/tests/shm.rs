@@ -113,7 +113,7 @@ fn ftx_1_processes_wake_each_other() {
             thread::sleep(Duration::from_millis(2));
         }
     }
-    assert_eq!(echo.side.evidence().dispatch, 4);
+    assert_eq!(echo.side.evidence().step, 4);
     echo.side.shut_down();
     assert!(echo.status().success());
     assert_eq!(echo.side.phase().expect("a phase"), Phase::Leaving);

@@ -1,9 +1,10 @@
 //! A worker behind a mailbox, whether it is a thread or a process.
 
-use super::{Evidence, WorkerEvent};
+use super::WorkerEvent;
 use crate::message::{Ended, Sent};
 use crate::serve::RECALL;
-use crate::shm::{self, ParentSide, PushError};
+use crate::shm::mailbox::Evidence;
+use crate::shm::{ParentSide, PushError};
 use std::collections::VecDeque;
 
 /// The parent's end of a mailbox.
@@ -106,8 +107,7 @@ impl MailboxClient {
     }
 
     pub(crate) fn evidence(&self) -> Evidence {
-        let shm::mailbox::Evidence { progress, dispatch, step } = self.side.evidence();
-        Evidence { progress, dispatch, step }
+        self.side.evidence()
     }
 
     pub(crate) fn stop(&mut self) {

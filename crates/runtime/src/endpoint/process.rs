@@ -2,11 +2,12 @@
 
 use super::mailbox::MailboxClient;
 use super::restart::{News, Restart};
-use super::{DeathWord, Endpoint, Evidence, WorkerEvent};
+use super::{DeathWord, Endpoint, WorkerEvent};
 use crate::message::Ended;
 use crate::process::reaper::Exit;
 use crate::process::spawn::Child;
 use crate::process::startup::Starting;
+use crate::shm::mailbox::Evidence;
 use std::time::{Duration, Instant};
 
 /// Time for the proof of a death, before waiters are told without it.

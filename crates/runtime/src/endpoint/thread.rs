@@ -1,12 +1,13 @@
 //! A worker that is a thread of this process.
 
 use super::mailbox::MailboxClient;
-use super::{Endpoint, Evidence, WorkerEvent};
+use super::{Endpoint, WorkerEvent};
 use crate::error::Error;
 use crate::inside;
 use crate::node::{Asked, Node};
 use crate::runner::{Runner, caught, discard};
 use crate::serve::{Parent, Server};
+use crate::shm::mailbox::Evidence;
 use crate::shm::{ChildSide, Mailbox, Sizes};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};

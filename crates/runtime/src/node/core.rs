@@ -131,9 +131,8 @@ impl Core {
     #[inline(never)]
     fn act(&mut self, action: Action) {
         match action {
-            Action::Start(Start { worker, dispatch, task, member, .. }) => {
-                self.start(worker, dispatch, task, member);
-            }
+            // `carry_out` takes starts itself.
+            Action::Start(_) => {}
             Action::Recall { worker, dispatch } => {
                 self.links[worker.index()].endpoint.recall(dispatch);
             }

@@ -1,6 +1,7 @@
 use super::*;
-use crate::endpoint::{Endpoint, Evidence, WorkerEvent};
+use crate::endpoint::{Endpoint, WorkerEvent};
 use crate::memory::Arena;
+use crate::shm::mailbox::Evidence;
 use crate::{Call, Callable, Failure, Program, Task, Worker};
 use phalanx_engine::{Config, Engine, Ladder};
 use std::sync::Arc;

@@ -4,7 +4,7 @@
 //!   handshake       magic, version, layout hash, sizes            written by the parent, before the child exists
 //!   parent's line   shutdown, go                                  written by the parent
 //!   child's line    phase                                         written by the child
-//!   evidence        progress, dispatch, step                      written by the thread that runs the task
+//!   evidence        progress, step                                written by the thread that runs the task
 //!   robust word     the thread that lives                         written by the child, marked by the kernel
 //!   child's bell    rung by the parent; the parent's bell is in a segment of its own, one for all children
 //!   rings           tasks and controls to the child, events to the parent
@@ -44,8 +44,7 @@ layout! {
     GO: usize = 17;
     PHASE: usize = 32;
     PROGRESS: usize = 48;
-    DISPATCH: usize = 49;
-    STEP: usize = 50;
+    STEP: usize = 49;
     ROBUST: usize = 64;
     CHILD_BELL: usize = 80;
     RINGS: usize = 128;
@@ -142,8 +141,6 @@ pub enum MailboxError {
 pub struct Evidence {
     /// Grows while the child gets on.
     pub progress: u64,
-    /// Dispatch that it runs; 0 if none.
-    pub dispatch: u64,
     /// Its step with the task: an encoded [`Step`](crate::message::Step).
     pub step: u64,
 }
@@ -268,7 +265,7 @@ impl ParentSide {
     pub fn evidence(&self) -> Evidence {
         // SYNC: pairs with the stores of `Witness`; evidence orders nothing.
         let load = |at| self.words.load(at, Ordering::Relaxed);
-        Evidence { progress: load(PROGRESS), dispatch: load(DISPATCH), step: load(STEP) }
+        Evidence { progress: load(PROGRESS), step: load(STEP) }
     }
 
     /// Returns the child's robust word, to wait on: see [`is_dead`].
@@ -338,15 +335,9 @@ impl ChildSide {
 }
 
 impl<M: Memory> Witness<M> {
-    /// Notes the beginning of a dispatch; 0 if none runs.
-    pub fn begin(&self, dispatch: u64, step: u64) {
-        // SYNC: pairs with `ParentSide::evidence`; evidence orders nothing.
-        self.words.store(DISPATCH, dispatch, Ordering::Relaxed);
-        self.step(step);
-    }
-
-    /// Notes the step of the dispatch.
+    /// Notes the step of the child with its task.
     pub fn step(&self, step: u64) {
+        // SYNC: pairs with `ParentSide::evidence`; evidence orders nothing.
         self.words.store(STEP, step, Ordering::Relaxed);
         self.advance();
     }

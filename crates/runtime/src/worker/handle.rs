@@ -26,11 +26,7 @@ impl RunHandle {
     /// Waits until it is over, or until it is known to have failed of a death, a stall or its own code. In that case some of
     /// its tasks may still be ending; [`Worker::read`](crate::Worker::read) of its tensors waits for them.
     pub fn wait(&self) -> Result<Finished, Error> {
-        if let Err(inside) = inside::check_wait(self.node.nonce)
-            && !self.is_done()
-        {
-            return Err(inside);
-        }
+        self.check_wait()?;
         let ended = self.node.drive_until(None, |core| core.outcome(self.run));
         Ok(ended.ok_or(Error::Closed)??)
     }
@@ -38,9 +34,16 @@ impl RunHandle {
     /// Waits until it is over, but not longer than `timeout`; a run that is not over goes on. The timeout is by the clock,
     /// also while this process is stopped.
     pub fn wait_for(&self, timeout: Duration) -> Result<Finished, Error> {
+        self.check_wait()?;
         let deadline = Instant::now().checked_add(timeout);
         let ended = self.node.drive_until(deadline, |core| core.outcome(self.run));
         Ok(ended.ok_or(Error::TimedOut(timeout))??)
+    }
+
+    /// Refuses to wait inside a task of the same worker, unless the run is over (WRK-6).
+    fn check_wait(&self) -> Result<(), Error> {
+        let inside = inside::check_wait(self.node.nonce);
+        if inside.is_err() && self.is_done() { Ok(()) } else { inside }
     }
 
     /// True if [`RunHandle::wait`] would return at once.

@@ -6,7 +6,7 @@
 //! the right bytes. `PHALANX_GRAPH_SEED` names one seed to try again.
 
 use crate::count;
-use crate::records::{self, ALARM, Fate, INPUT, OUTPUT, UPDATE};
+use crate::records::{self, ALARM, Fate, INPUT, NO_DEP, OUTPUT, UPDATE, is_written};
 use crate::support::{Dice, Leftovers, builder, children, eventually, signal, turn};
 use phalanx_runtime::{
     Argument, Call, DType, Error, Orchestrator, RunHandle, Target, TaskId, Tensor, Worker,
@@ -38,7 +38,8 @@ impl Part {
         let base = bases[usize::try_from(dice.below(bases.len() as u64)).expect("few")];
         let (from, stride) = (dice.below(LENGTH), 1 + dice.below(8) / 7);
         let count = 1 + dice.below((LENGTH - from).div_ceil(stride));
-        let kind = [INPUT, INPUT, UPDATE, OUTPUT][usize::try_from(dice.below(4)).expect("few")];
+        let kinds = [INPUT, INPUT, INPUT, NO_DEP, UPDATE, UPDATE, OUTPUT, OUTPUT];
+        let kind = kinds[usize::try_from(dice.below(8)).expect("few")];
         Self { base, from, count, stride, kind }
     }
 
@@ -53,7 +54,7 @@ impl Part {
 
     fn conflicts(&self, other: &Self) -> bool {
         self.base == other.base
-            && (self.kind != INPUT || other.kind != INPUT)
+            && (is_written(self.kind) || is_written(other.kind))
             && self.words().any(|one| other.words().any(|another| one == another))
     }
 
@@ -64,6 +65,7 @@ impl Part {
         Ok(match self.kind {
             INPUT => tensor.input(),
             UPDATE => tensor.in_out(),
+            NO_DEP => tensor.no_dep(),
             _ => tensor.output(),
         })
     }
@@ -85,6 +87,12 @@ impl Plan {
     fn conflicts(&self, other: &Self) -> bool {
         let theirs = || other.members.iter().flatten();
         self.members.iter().flatten().any(|mine| theirs().any(|one| mine.conflicts(one)))
+    }
+
+    /// True if the runtime finds an order of this task and others by all of its arguments.
+    fn is_ordered(&self) -> bool {
+        let is_seen = |part: &Part| part.kind != NO_DEP;
+        !self.is_unordered && !self.is_manual && self.members.iter().flatten().all(is_seen)
     }
 
     fn numbers(&self) -> std::ops::Range<usize> {
@@ -174,8 +182,8 @@ impl Graph<'_> {
             }
             members.push(parts);
         }
-        let is_input = |part: &Part| part.kind == INPUT;
-        let is_idempotent = self.dice.below(2) == 0 && members.iter().flatten().all(is_input);
+        let is_read = |part: &Part| !is_written(part.kind);
+        let is_idempotent = self.dice.below(2) == 0 && members.iter().flatten().all(is_read);
         let fate = usize::try_from(self.dice.below(8 * self.fates.len() as u64)).expect("few");
         let fate = self.fates.get(fate).copied().unwrap_or(Fate::Well);
         let is_unordered = self.dice.below(12) == 0;
@@ -184,7 +192,7 @@ impl Graph<'_> {
 
     fn send(&mut self, graph: &mut Orchestrator<'_>, plan: Plan) -> Result<(), Error> {
         let needs = self.plans.iter().zip(&self.ids).filter(|(earlier, _)| {
-            let is_hidden = plan.is_unordered || plan.is_manual || earlier.is_manual;
+            let is_hidden = !plan.is_ordered() || !earlier.is_ordered();
             is_hidden && earlier.conflicts(&plan)
         });
         let after: Vec<TaskId> = needs.map(|(_, id)| *id).collect();
@@ -262,7 +270,7 @@ fn check(plans: &[Plan], slabs: usize, found: &Found, is_exact: bool) {
             let digest = words.fold(records::fresh(number as u64), records::seen);
             let stamp = found.stamps[number];
             assert!(stamp == 0 || stamp == digest, "{plan:?} saw other bytes than in sequence");
-            for part in parts.iter().filter(|part| part.kind != INPUT) {
+            for part in parts.iter().filter(|part| is_written(part.kind)) {
                 for (at, word) in part.words().enumerate() {
                     model[part.base][word] = records::truth(digest, at);
                     is_unknown[part.base][word] = stamp == 0;

@@ -51,7 +51,7 @@ pub(crate) fn ends_alone(handle: &RunHandle) -> bool {
 }
 
 /// Returns the result of `work`, if `work` ends at all; a thread that hangs is left behind.
-fn soon<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Option<T> {
+pub(crate) fn soon<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Option<T> {
     let (tell, told) = mpsc::channel();
     std::thread::spawn(move || tell.send(work()));
     told.recv_timeout(Duration::from_secs(600)).ok()

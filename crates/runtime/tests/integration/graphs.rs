@@ -1,6 +1,7 @@
 //! Graphs on threads: right answers, order by data, scopes, groups, failures.
 
 use crate::callables::{ADD, FILL, MEET, NOTE, NOTHING, PROGRAM, SCALE, SUM, UNTIL_TOLD, failing};
+use crate::callers::soon;
 use phalanx_runtime::{Builder, Call, DType, DomainSpec, Error, Target, Worker};
 use proptest::prelude::*;
 
@@ -227,6 +228,10 @@ fn members_of_a_group_meet() {
 
 #[test]
 fn wrk_4_a_wait_with_a_time_limit_keeps_its_time_and_changes_nothing() {
+    assert!(soon(wait_for_a_moment).is_some(), "WRK-4: the wait has an end");
+}
+
+fn wait_for_a_moment() {
     let worker = threads(1).init().expect("a worker");
     let [flag, data] = [(); 2].map(|()| worker.tensor(DType::I64, &[1]).expect("memory"));
     let handle = worker.submit("slow", |graph| {
