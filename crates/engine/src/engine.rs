@@ -162,10 +162,7 @@ pub struct Stats {
 #[derive(Debug)]
 pub struct Engine {
     pub(crate) config: Config,
-    pub(crate) now: Time,
-    /// Time of the last change.
-    pub(crate) progress: Time,
-    next_deadline: Time,
+    pub(crate) clock: Clock,
     pub(crate) ring: Ring,
     map: TensorMap,
     buffers: Buffers,
@@ -173,27 +170,55 @@ pub struct Engine {
     pub(crate) pools: Vec<Pool>,
     pub(crate) groups: Arena<Group>,
     pub(crate) runs: Vec<Run>,
-    free_runs: Vec<u32>,
-    /// Unfinished runs, oldest first.
-    pub(crate) order: Vec<u32>,
+    pub(crate) lists: RunLists,
     actions: VecDeque<Action>,
     /// Failed tasks whose consumers do not know yet.
     failing: Vec<u32>,
-    /// Runs that may be finished.
-    ending: Vec<u32>,
-    /// A submitter was told to wait for room, and none has come.
-    pub(crate) wants_room: bool,
-    wants_admission: bool,
+    pub(crate) wants: Wants,
     /// True if a worker keeps order.
     has_order: bool,
-    /// Number of tasks that wait for others and were not sent behind them.
+    counts: Counts,
+}
+
+/// The times that the engine knows.
+#[derive(Debug)]
+pub(crate) struct Clock {
+    pub(crate) now: Time,
+    /// Time of the last change.
+    pub(crate) progress: Time,
+    next_deadline: Time,
+}
+
+/// Indices of runs.
+#[derive(Debug, Default)]
+pub(crate) struct RunLists {
+    free: Vec<u32>,
+    /// Unfinished runs, oldest first.
+    pub(crate) unfinished: Vec<u32>,
+    /// Runs that may be finished.
+    ending: Vec<u32>,
+}
+
+/// What a submitter was told to wait for, and what has not come.
+#[derive(Debug, Default)]
+pub(crate) struct Wants {
+    pub(crate) room: bool,
+    admission: bool,
+}
+
+/// What the engine counts.
+#[derive(Debug, Default)]
+struct Counts {
+    /// Tasks that wait for others and were not sent behind them.
     pending: u32,
     dispatches: u64,
+    /// Submissions.
     sequence: u64,
     last_run: u64,
     last_scope: u64,
+    /// Endings of dispatches nobody knew.
     stale: u64,
-    /// Number of checks of arguments so far.
+    /// Checks of arguments.
     checks: u32,
     /// Writers and readers that were looked at outside of trees.
     visits: u64,
@@ -204,9 +229,7 @@ impl Engine {
     pub fn new(config: Config) -> Self {
         Self {
             config,
-            now: Time(0),
-            progress: Time(0),
-            next_deadline: Time(u64::MAX),
+            clock: Clock { now: Time(0), progress: Time(0), next_deadline: Time(u64::MAX) },
             ring: Ring::new(config.slots, config.bytes),
             map: TensorMap::default(),
             buffers: Buffers::default(),
@@ -214,22 +237,12 @@ impl Engine {
             pools: Vec::new(),
             groups: Arena::default(),
             runs: Vec::new(),
-            free_runs: Vec::new(),
-            order: Vec::new(),
+            lists: RunLists::default(),
             actions: VecDeque::new(),
             failing: Vec::new(),
-            ending: Vec::new(),
-            wants_room: false,
-            wants_admission: false,
+            wants: Wants::default(),
             has_order: false,
-            pending: 0,
-            dispatches: 0,
-            sequence: 0,
-            last_run: 0,
-            last_scope: 0,
-            stale: 0,
-            checks: 0,
-            visits: 0,
+            counts: Counts::default(),
         }
     }
 
@@ -378,7 +391,7 @@ impl Engine {
     /// Counts everything that the engine holds.
     pub fn stats(&self) -> Stats {
         let pending = self.ring.tasks().filter(|(_, slot, _)| slot.state == State::Pending);
-        debug_assert_eq!(self.pending as usize, pending.count(), "QUE-5: all that wait");
+        debug_assert_eq!(self.counts.pending as usize, pending.count(), "QUE-5: all that wait");
         let unended = self.ring.tasks().filter(|(_, slot, _)| !slot.is_ended());
         let only = self.buffers.iter().filter(|buffer| buffer.is_used(&self.ring));
         let queues = self
@@ -386,7 +399,7 @@ impl Engine {
             .iter()
             .map(|state| state.queue.len())
             .chain(self.pools.iter().map(|pool| pool.queue.len()));
-        let waiting = self.order.iter().map(|run| &self.runs[*run as usize]);
+        let waiting = self.lists.unfinished.iter().map(|run| &self.runs[*run as usize]);
         Stats {
             tasks: self.ring.live(),
             free_bytes: self.ring.bytes.free(),
@@ -397,15 +410,15 @@ impl Engine {
             running: self.workers.iter().map(|state| state.flights.len()).sum(),
             queued: queues.sum::<usize>()
                 + waiting.map(|run| run.waiting.len() + run.groups.len()).sum::<usize>(),
-            runs: self.runs.len() - self.free_runs.len(),
-            stale: self.stale,
-            visits: self.visits + self.map.visits(),
+            runs: self.runs.len() - self.lists.free.len(),
+            stale: self.counts.stale,
+            visits: self.counts.visits + self.map.visits(),
         }
     }
 
     #[inline]
     fn apply(&mut self, now: Time, event: Event) {
-        self.now = self.now.max(now);
+        self.clock.now = self.clock.now.max(now);
         match event {
             Event::Finished { worker, dispatch, ending, took } => {
                 self.finished(worker, dispatch, ending, took);
@@ -416,7 +429,7 @@ impl Engine {
             Event::Resolved { task, ending } => self.resolved(task, ending),
             Event::Tick => {}
         }
-        if self.now >= self.next_deadline {
+        if self.clock.now >= self.clock.next_deadline {
             self.expire();
         }
         self.settle();
@@ -428,7 +441,7 @@ impl Engine {
         while let Some(slot) = self.failing.pop() {
             self.end(slot, 0);
         }
-        if !self.ending.is_empty() {
+        if !self.lists.ending.is_empty() {
             self.end_runs();
         }
     }

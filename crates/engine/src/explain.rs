@@ -130,7 +130,7 @@ impl Engine {
         let slot = &self.ring[task.place()];
         let run = &self.runs[slot.run as usize];
         if !run.is_active {
-            let ahead = self.order.iter().map(|at| &self.runs[*at as usize]);
+            let ahead = self.lists.unfinished.iter().map(|at| &self.runs[*at as usize]);
             let behind =
                 ahead.clone().find(|other| other.id != run.id && other.shares(&run.resources));
             return Waiting::Turn(behind.map_or(run.id, |other| other.id));

@@ -4,7 +4,7 @@
 use crate::arena::{NONE, number};
 use crate::buffer::BufferId;
 use crate::task::{ArgumentOf, State, TaskId};
-use crate::tensormap::{Effect, Kinds, TensorMap};
+use crate::tensormap::{Effect, Kinds, TensorMap, Touch};
 use crate::view::Region;
 use std::collections::BTreeMap;
 
@@ -61,7 +61,7 @@ impl Record {
         let task = number(self.entries.len().saturating_sub(1));
         let Some(entry) = self.entries.last_mut() else { return };
         let mut accesses = NONE;
-        self.map.access(map, (region, effect), (task, &mut accesses), &mut |from, kinds| {
+        self.map.access(map, &Touch { region, effect, task }, &mut accesses, &mut |from, kinds| {
             if !effect.is_unordered {
                 entry.edges.push(Incoming { from, at, kinds });
             }

@@ -31,6 +31,14 @@ use crate::view::Region;
 use access::{Accesses, Users};
 use tree::Tree;
 
+/// One access of a task to a region, and what the access does.
+#[derive(Clone, Copy)]
+pub(crate) struct Touch<'a> {
+    pub(crate) region: &'a Region,
+    pub(crate) effect: Effect,
+    pub(crate) task: u32,
+}
+
 /// The conflicts that cause an edge; a set of bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Kinds(u8);
@@ -179,28 +187,28 @@ impl TensorMap {
         false
     }
 
-    /// Enters one argument of `task` and tells `found` each task it conflicts with, perhaps more than once; `first` is the
+    /// Enters one argument of a task and tells `found` each task it conflicts with, perhaps more than once; `first` is the
     /// first of the task's accesses.
     pub(crate) fn access(
         &mut self,
         map: u32,
-        (region, effect): (&Region, Effect),
-        (task, first): (u32, &mut u32),
+        touch: &Touch<'_>,
+        first: &mut u32,
         found: &mut dyn FnMut(u32, Kinds),
     ) {
-        let access = self.accesses.open(task, first);
-        if effect.writes {
-            self.write(map, (region, effect), (task, access), found);
+        let access = self.accesses.open(touch.task, first);
+        if touch.effect.writes {
+            self.write(map, touch, access, found);
         } else {
-            self.read(map, region, (task, access), found);
+            self.read(map, touch, access, found);
         }
     }
 
     fn read(
         &mut self,
         map: u32,
-        region: &Region,
-        (task, access): (u32, u32),
+        &Touch { region, task, .. }: &Touch<'_>,
+        access: u32,
         found: &mut dyn FnMut(u32, Kinds),
     ) {
         let met = self.meeting(map, region);
@@ -221,8 +229,8 @@ impl TensorMap {
     fn write(
         &mut self,
         map: u32,
-        (region, effect): (&Region, Effect),
-        (task, access): (u32, u32),
+        &Touch { region, effect, task }: &Touch<'_>,
+        access: u32,
         found: &mut dyn FnMut(u32, Kinds),
     ) {
         let met = self.meeting(map, region);

@@ -157,7 +157,7 @@ impl Engine {
     pub fn forgive(&mut self, now: Time, time: Time) {
         // A mark that was set since then does not move into the future.
         let later = |since: Time| Time(since.0.saturating_add(time.0).min(now.0).max(since.0));
-        self.progress = later(self.progress);
+        self.clock.progress = later(self.clock.progress);
         for state in &mut self.workers {
             state.progress = later(state.progress);
         }
@@ -195,7 +195,7 @@ pub fn watch(engine: &Engine, now: Time, budgets: &Budgets) -> Verdict {
     }
     let is_starting = engine.workers.iter().any(|state| state.health == Health::Starting);
     let budget = if is_starting { budgets.0.startup } else { budgets.0.progress };
-    let until = Time(engine.progress.0.saturating_add(budget.0));
+    let until = Time(engine.clock.progress.0.saturating_add(budget.0));
     if now < until {
         Verdict::Busy(until)
     } else {
@@ -205,11 +205,11 @@ pub fn watch(engine: &Engine, now: Time, budgets: &Budgets) -> Verdict {
 
 /// Judges the submitters when no task is unfinished.
 fn watch_submitters(engine: &Engine, now: Time, budgets: &Budgets) -> Verdict {
-    let mut runs = engine.order.iter().map(|at| &engine.runs[*at as usize]);
-    let is_waiting = engine.wants_room && runs.clone().any(|run| run.is_blocked);
+    let mut runs = engine.lists.unfinished.iter().map(|at| &engine.runs[*at as usize]);
+    let is_waiting = engine.wants.room && runs.clone().any(|run| run.is_blocked);
     let holder = runs.find(|run| !run.is_blocked && run.scoped > 0);
     let (true, Some(holder)) = (is_waiting, holder) else { return Verdict::Idle };
-    let since = engine.progress;
+    let since = engine.clock.progress;
     let until = Time(since.0.saturating_add(budgets.0.progress.0));
     if now < until {
         return Verdict::Busy(until);
@@ -274,7 +274,7 @@ fn classify(engine: &Engine, counts: Counts) -> Stall {
         (Class::DependencyDeadlock, pending.or(deferred))
     };
     let chain = task.map(|task| chain(engine, task)).unwrap_or_default();
-    Stall { class, since: engine.progress, task, worker: None, run: None, chain, counts }
+    Stall { class, since: engine.clock.progress, task, worker: None, run: None, chain, counts }
 }
 
 /// From `task` along tasks that have not ended to one that waits for no task.

@@ -3,6 +3,22 @@
 //! This crate is the door to all others. A program that simulates needs one line, `use phalanx::prelude::*`; a program that
 //! runs task graphs on threads and processes names what it needs of [`runtime`].
 //!
+//! Four ranks add up their numbers, and the report says where the simulated time went:
+//!
+//! ```
+//! use phalanx::prelude::*;
+//!
+//! let mut context = Context::new(MachineSpec::preset("quad-sip").unwrap(), Options::default());
+//! let sums = spawn(&mut context, 4, |rank, cx| async move {
+//!     dist::init_process_group(&cx)?;
+//!     let x = cx.full([1024], rank as f64, DType::F16)?;
+//!     dist::all_reduce(&cx, &x, ReduceOp::Sum, None).await?;
+//!     Ok(x.to_vec().await?[0])
+//! });
+//! assert_eq!(sums.unwrap(), [6.0; 4]);
+//! println!("{}", context.report());
+//! ```
+//!
 //! | module | contents |
 //! |---|---|
 //! | [`sim`] | virtual time, machines, kernels, values |
@@ -12,6 +28,8 @@
 //! | [`runtime`] | task graphs on threads and processes |
 //! | [`engine`] | the task graph as a pure state machine |
 //! | [`trace`] | timelines for Perfetto and Chrome |
+//!
+//! The guide (`docs/guide`) goes from a first run to machines of your own, kernels, ranks and task graphs.
 #![forbid(unsafe_code)]
 
 pub use phalanx_device as device;

@@ -207,16 +207,44 @@ pub(crate) struct Edge {
     pub(crate) in_flight: usize,
     /// Number of messages ever received, so that a message keeps its number.
     pub(crate) received: u64,
-    pub(crate) credits: u32,
-    pub(crate) held: u32,
+    pub(crate) credits: EdgeCredits,
     /// The process that waits for a message, and the process that waits for a credit.
     pub(crate) receiver: Option<TaskId>,
     pub(crate) sender: Option<TaskId>,
+    pub(crate) route: EdgeRoute,
+    /// Topics of the sender, each with the number of its first message.
+    pub(crate) topics: VecDeque<(u64, Topic)>,
+    pub(crate) stats: EdgeStats,
+    pub(crate) name: EdgeName,
+    /// The sender's settings.
+    pub(crate) spec: EdgeSpec,
+    pub(crate) ends: EdgeEnds,
+    /// Number of messages in flight that are at the receiver's SIP, on their way to their slots.
+    pub(crate) arriving: usize,
+    pub(crate) switch: EdgeSwitch,
+}
+
+/// The credits of an edge: free slots, as its sender knows them.
+#[repr(C)]
+pub(crate) struct EdgeCredits {
+    pub(crate) free: u32,
+    /// Number of slots that the receiver holds.
+    pub(crate) held: u32,
     /// Credits on their way home, and credits that are home and not taken (IPC-5).
     pub(crate) returning: RingBuffer<Returning>,
-    /// Time at which the last message left.
+    /// Time at which a message took a credit last.
     pub(crate) last_grant: Time,
-    pub(crate) credit_latency: Time,
+    /// True if a credit is an event only while a message is pending (IPC-5).
+    pub(crate) lazy: bool,
+    pub(crate) retry_scheduled: bool,
+    /// Critical path of the last message that waited for a credit.
+    pub(crate) last_wait: Path,
+}
+
+/// The way of an edge's messages, and of its credits.
+#[derive(Default)]
+#[repr(C)]
+pub(crate) struct EdgeRoute {
     /// The port of the sender's SIP, and the next SIP of the route.
     pub(crate) port: usize,
     pub(crate) next: u32,
@@ -228,35 +256,32 @@ pub(crate) struct Edge {
     pub(crate) ends_at_gate: bool,
     /// True if another shard has one of the ends.
     pub(crate) is_abroad: bool,
-    /// True if sender and receiver have the same settings.
-    pub(crate) agreed: bool,
-    pub(crate) retry_scheduled: bool,
-    /// Topics of the sender, each with the number of its first message.
-    pub(crate) topics: VecDeque<(u64, Topic)>,
-    /// True if a credit is an event only while a message is pending (IPC-5).
-    pub(crate) lazy: bool,
-    pub(crate) stats: EdgeStats,
-    pub(crate) name: EdgeName,
-    /// The sender's settings and the receiver's settings.
-    pub(crate) spec: EdgeSpec,
-    pub(crate) receiver_spec: EdgeSpec,
-    /// Number of messages in flight that are at the receiver's SIP, on their way to their slots.
-    pub(crate) arriving: usize,
+    pub(crate) credit_latency: Time,
     pub(crate) hops: u32,
+    /// True if the route passes a switch or a shared NIC.
+    pub(crate) is_switched: bool,
     /// The first hop of the route, if there is a route between SIPs, and the way to its port inside the sender's SIP.
     pub(crate) hop: Hop,
     pub(crate) way_out: Route,
-    /// True if the route passes a switch or a shared NIC.
-    pub(crate) is_switched: bool,
-    /// Critical path of the last message that waited for a credit.
-    pub(crate) last_wait: Path,
+}
+
+/// What the processes at both ends of an edge said when they opened it.
+pub(crate) struct EdgeEnds {
+    /// True if sender and receiver have the same settings.
+    pub(crate) agreed: bool,
+    pub(crate) receiver_spec: EdgeSpec,
+    /// Names of the processes that opened each end last.
+    pub(crate) receiver_name: Option<String>,
+    pub(crate) sender_name: Option<String>,
+}
+
+/// The part of an edge in a multicast or in a reduction of the switch.
+#[derive(Default)]
+pub(crate) struct EdgeSwitch {
     /// The edges of the same multicast or reduction, as the one end that knows them has opened them.
     pub(crate) group: Option<u32>,
     /// The packets of a reduction whose heads wait at the receiver's port for those of the other senders.
     pub(crate) heads: VecDeque<u32>,
-    /// Names of the processes that opened each end last.
-    pub(crate) receiver_name: Option<String>,
-    pub(crate) sender_name: Option<String>,
 }
 
 /// A credit on its way home.
@@ -291,69 +316,68 @@ pub(crate) struct EdgeStats {
     pub(crate) most_slots: u32,
 }
 
+impl EdgeCredits {
+    fn new(name: EdgeName, spec: &EdgeSpec) -> Self {
+        Self {
+            free: spec.n_slots,
+            held: 0,
+            returning: RingBuffer::default(),
+            last_grant: Time::ZERO,
+            lazy: is_lazy(name, spec),
+            retry_scheduled: false,
+            last_wait: Path::default(),
+        }
+    }
+}
+
 impl Edge {
     pub(crate) fn new(name: EdgeName, spec: EdgeSpec) -> Self {
         Self {
-            name,
-            spec,
-            receiver_spec: spec,
-            is_abroad: false,
-            agreed: true,
             messages: RingBuffer::default(),
             arrived: 0,
             in_flight: 0,
-            arriving: 0,
             received: 0,
-            credits: spec.n_slots,
-            last_grant: Time::ZERO,
-            last_wait: Path::default(),
-            group: None,
-            heads: VecDeque::new(),
-            returning: RingBuffer::default(),
-            held: 0,
+            credits: EdgeCredits::new(name, &spec),
             receiver: None,
             sender: None,
-            receiver_name: None,
-            sender_name: None,
-            port: 0,
-            next: name.to.sip,
-            hops: 0,
-            hop: Hop::default(),
-            way_out: Route::default(),
-            is_switched: false,
-            direct: false,
-            has_paths_at_exit: false,
-            ends_at_gate: false,
-            credit_latency: Time::ZERO,
-            retry_scheduled: false,
+            route: EdgeRoute { next: name.to.sip, ..EdgeRoute::default() },
             topics: VecDeque::new(),
-            lazy: is_lazy(name, &spec),
             stats: EdgeStats::default(),
+            name,
+            spec,
+            ends: EdgeEnds {
+                agreed: true,
+                receiver_spec: spec,
+                receiver_name: None,
+                sender_name: None,
+            },
+            arriving: 0,
+            switch: EdgeSwitch::default(),
         }
     }
 
     /// Changes the sender's settings, if no message or credit is under way.
     pub(crate) fn set_sender_spec(&mut self, spec: EdgeSpec) -> Result<(), &'static str> {
-        if self.pending() > 0 || self.credits != self.spec.n_slots {
+        if self.pending() > 0 || self.credits.free != self.spec.n_slots {
             return Err("it is in use with other settings");
         }
-        (self.spec, self.credits) = (spec, spec.n_slots);
-        self.agreed = self.spec == self.receiver_spec;
-        self.lazy = is_lazy(self.name, &spec);
+        (self.spec, self.credits.free) = (spec, spec.n_slots);
+        self.ends.agreed = self.spec == self.ends.receiver_spec;
+        self.credits.lazy = is_lazy(self.name, &spec);
         Ok(())
     }
 
     /// Changes the receiver's settings.
     pub(crate) fn set_receiver_spec(&mut self, spec: EdgeSpec) {
-        self.receiver_spec = spec;
-        self.agreed = self.spec == spec;
+        self.ends.receiver_spec = spec;
+        self.ends.agreed = self.spec == spec;
     }
 
     /// Changes the sender's settings as the sender, in another shard, has changed them.
     pub(crate) fn learn_sender_spec(&mut self, spec: EdgeSpec) {
         self.spec = spec;
-        self.agreed = spec == self.receiver_spec;
-        self.lazy = is_lazy(self.name, &spec);
+        self.ends.agreed = spec == self.ends.receiver_spec;
+        self.credits.lazy = is_lazy(self.name, &spec);
     }
 
     /// Returns the topic that begins with the oldest message, which leaves for another shard. The last topic stays.
@@ -404,18 +428,18 @@ impl Edge {
 
     /// Returns the name of the process that receives, or of its PE.
     pub(crate) fn receiver_process(&self) -> String {
-        self.receiver_name.clone().unwrap_or_else(|| self.name.to.to_string())
+        self.ends.receiver_name.clone().unwrap_or_else(|| self.name.to.to_string())
     }
 
     /// Returns the name of the process that sends, or of its PE.
     pub(crate) fn sender_process(&self) -> String {
-        self.sender_name.clone().unwrap_or_else(|| self.name.from.to_string())
+        self.ends.sender_name.clone().unwrap_or_else(|| self.name.from.to_string())
     }
 
     /// True if one link is the whole route.
     #[inline]
     pub(crate) fn is_one_link(&self) -> bool {
-        self.hops == 1 && !self.is_switched && self.name.in_switch() == InSwitch::No
+        self.route.hops == 1 && !self.route.is_switched && self.name.in_switch() == InSwitch::No
     }
 
     /// Returns the number of messages without a credit.
@@ -439,18 +463,18 @@ impl Edge {
     /// Takes a credit for the oldest pending message, which is then in flight.
     #[inline]
     pub(crate) fn grant(&mut self, now: Time) -> &mut Message {
-        assert!(self.credits > 0, "IPC-1: no credit on {}", self.name);
-        self.credits -= 1;
+        assert!(self.credits.free > 0, "IPC-1: no credit on {}", self.name);
+        self.credits.free -= 1;
         let index = self.arrived + self.in_flight;
         self.in_flight += 1;
-        self.stats.most_slots = self.stats.most_slots.max(self.spec.n_slots - self.credits);
+        self.stats.most_slots = self.stats.most_slots.max(self.spec.n_slots - self.credits.free);
         let message = &mut self.messages[index];
         message.granted = now;
         self.stats.messages += 1;
         self.stats.bytes += message.bytes;
-        let waited = (now - message.posted.max(self.last_grant)).as_ps();
+        let waited = (now - message.posted.max(self.credits.last_grant)).as_ps();
         self.stats.credit_wait = self.stats.credit_wait.saturating_add(waited);
-        self.last_grant = now;
+        self.credits.last_grant = now;
         message
     }
 
@@ -476,25 +500,25 @@ impl Edge {
     pub(crate) fn take(&mut self) {
         self.arrived -= 1;
         self.received += 1;
-        self.held += 1;
+        self.credits.held += 1;
         self.messages.pop();
     }
 
     /// Frees a slot that the receiver held.
     #[inline]
     pub(crate) fn free_slot(&mut self) {
-        self.held -= 1;
+        self.credits.held -= 1;
     }
 
     /// True if every message was received and every credit is home (IPC-3).
     pub(crate) fn is_home(&self) -> bool {
-        self.away() == 0 && self.messages.is_empty() && self.held == 0
+        self.away() == 0 && self.messages.is_empty() && self.credits.held == 0
     }
 
     /// Returns the number of missing credits at the end of a run; credits on their way count as home.
     pub(crate) fn away(&self) -> u32 {
-        let home = u32::try_from(self.returning.len()).unwrap_or(u32::MAX);
-        self.spec.n_slots - self.credits - home
+        let home = u32::try_from(self.credits.returning.len()).unwrap_or(u32::MAX);
+        self.spec.n_slots - self.credits.free - home
     }
 }
 

@@ -194,7 +194,7 @@ pub struct Tl {
 impl Tl {
     pub(crate) fn new(program: Program) -> Self {
         let program = Rc::new(program);
-        program.world().programs.borrow_mut().add(&program);
+        program.world().launched.programs.borrow_mut().add(&program);
         Self { program }
     }
 

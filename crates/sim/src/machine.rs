@@ -198,24 +198,40 @@ pub(crate) struct World {
     /// The edges of each multicast and of each reduction.
     groups: RefCell<Vec<in_switch::EdgeGroup>>,
     fabric: Cell<Option<DeviceId>>,
+    pub(crate) launched: Launched,
+    early: Early,
+    pub(crate) costs: Costs,
+    pub(crate) room: Rc<Room>,
+    /// The part of the run that this machine has, if there are others.
+    shards: Option<Box<shards::Shards>>,
+}
+
+/// The programs that were launched on a machine.
+#[derive(Default)]
+pub(crate) struct Launched {
+    pub(crate) programs: RefCell<roots::Programs>,
     /// A semaphore for each used PE, which runs one program at a time.
     turns: RefCell<BTreeMap<PeId, Semaphore>>,
     failures: RefCell<Vec<Failure>>,
     /// The program that ended last, and its critical path.
     pub(crate) last: RefCell<Option<(Time, PeId, Path)>>,
-    pub(crate) zero_cost: ZeroCost,
-    /// True if memories may serve flights before time has moved to their arrival (WIR-5).
-    serves_early: Cell<bool>,
-    /// True if messages may leave before time has moved to their arrival at the port: nothing else takes ports (WIR-5).
-    departs_early: Cell<bool>,
+}
+
+/// What may happen before time has moved to it (WIR-5).
+struct Early {
+    /// True if memories may serve flights before their arrival.
+    serves: Cell<bool>,
+    /// True if messages may leave before their arrival at the port: nothing else takes ports.
+    departs: Cell<bool>,
+}
+
+/// What a machine asks for its work, as its parts use it.
+pub(crate) struct Costs {
+    pub(crate) zero: ZeroCost,
     /// The memory of a cube as data sees it.
     hbm: WireSpec,
     /// The rate of the matrix engine for each type of [`DType::ALL`].
-    pub(crate) product_rates: [Rate; DType::ALL.len()],
-    pub(crate) room: Rc<Room>,
-    pub(crate) programs: RefCell<roots::Programs>,
-    /// The part of the run that this machine has, if there are others.
-    shards: Option<Box<shards::Shards>>,
+    pub(crate) products: [Rate; DType::ALL.len()],
 }
 
 /// A failed program.
@@ -301,17 +317,18 @@ impl Machine {
             packets: RefCell::default(),
             groups: RefCell::default(),
             fabric: Cell::new(None),
-            turns: RefCell::default(),
-            failures: RefCell::default(),
-            last: RefCell::default(),
-            zero_cost: ZeroCost::new(&spec),
-            // Data of the host crosses the host link first, which takes no less than the DMA. A log has the order of arrival.
-            departs_early: Cell::new(shards.is_none() && !options.record),
-            serves_early: Cell::new(spec.host.latency >= spec.dma.latency && !options.record),
-            hbm: spec.hbm.wire(),
-            product_rates: DType::ALL.map(|dtype| spec.gemm.rate_of(dtype)),
+            launched: Launched::default(),
+            early: Early {
+                // Data of the host crosses the host link first, which takes no less than the DMA. A log has the order of arrival.
+                serves: Cell::new(spec.host.latency >= spec.dma.latency && !options.record),
+                departs: Cell::new(shards.is_none() && !options.record),
+            },
+            costs: Costs {
+                zero: ZeroCost::new(&spec),
+                hbm: spec.hbm.wire(),
+                products: DType::ALL.map(|dtype| spec.gemm.rate_of(dtype)),
+            },
             room,
-            programs: RefCell::default(),
             shards: shards.map(Box::new),
             options,
             spec,
@@ -508,18 +525,18 @@ impl World {
     }
 
     fn turn_on(&self, pe: PeId) -> Semaphore {
-        let mut turns = self.turns.borrow_mut();
+        let mut turns = self.launched.turns.borrow_mut();
         turns.entry(pe).or_insert_with(|| Semaphore::new(&self.sim, pe.to_string(), 1)).clone()
     }
 
     /// Ends the run after the failure of a program on `pe` (MCH-2).
     fn fail(&self, pe: PeId, error: RunError) {
-        self.failures.borrow_mut().push(Failure { time: self.sim.now(), pe, error });
+        self.launched.failures.borrow_mut().push(Failure { time: self.sim.now(), pe, error });
         self.sim.stop();
     }
 
     fn first_failure(&self) -> Option<Failure> {
-        let failures = self.failures.borrow();
+        let failures = self.launched.failures.borrow();
         failures.iter().min_by_key(|failure| (failure.time, failure.pe)).cloned()
     }
 

@@ -176,7 +176,7 @@ crate::portable!(struct EdgeUsage { edge, spec, messages, bytes, credit_wait, mo
 impl Report {
     pub(crate) fn new(world: &World) -> Self {
         let (edges, events) = world.gather_notes();
-        let last = *world.last.borrow();
+        let last = *world.launched.last.borrow();
         let simulated = last.map_or(Time::ZERO, |(time, ..)| time);
         let mut report = Self {
             simulated,

@@ -53,7 +53,7 @@ impl Engine {
     #[inline]
     pub(super) fn send_behind(&mut self, slot: u32) {
         if let Some(worker) = self.worker_ahead(slot) {
-            self.pending -= 1;
+            self.counts.pending -= 1;
             self.start(worker, slot, 0);
         }
     }
@@ -62,7 +62,7 @@ impl Engine {
     #[inline(never)]
     pub(super) fn extend(&mut self, worker: u32) {
         while let Some(slot) = self.next_behind(worker) {
-            self.pending -= 1;
+            self.counts.pending -= 1;
             self.start(worker, slot, 0);
         }
     }

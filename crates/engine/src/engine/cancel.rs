@@ -19,10 +19,10 @@ impl Engine {
 
     /// Cancels the runs whose deadline has passed.
     pub(super) fn expire(&mut self) {
-        let now = self.now;
+        let now = self.clock.now;
         let late =
             |at: &u32| self.runs[*at as usize].deadline.is_some_and(|deadline| deadline <= now);
-        let late: Vec<u32> = self.order.iter().copied().filter(late).collect();
+        let late: Vec<u32> = self.lists.unfinished.iter().copied().filter(late).collect();
         for at in late {
             let deadline = self.runs[at as usize].deadline.take().unwrap_or_default();
             self.cancel_because(at as usize, Reason::Deadline(deadline));
@@ -41,7 +41,7 @@ impl Engine {
         for (_, slot, state) in tasks {
             match state {
                 State::Pending => {
-                    self.pending -= 1;
+                    self.counts.pending -= 1;
                     self.fail_because(slot, cause);
                 }
                 State::Ready => self.fail_because(slot, cause),

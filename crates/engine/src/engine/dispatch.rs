@@ -65,7 +65,7 @@ impl Engine {
         if pool != NONE {
             self.fill_from(pool, worker);
         }
-        if self.has_order && self.pending > 0 {
+        if self.has_order && self.counts.pending > 0 {
             self.extend(worker);
         }
     }
@@ -140,11 +140,11 @@ impl Engine {
         reason = "on the way of every task: a call costs a tenth of it"
     )]
     pub(super) fn start(&mut self, worker: u32, slot: u32, member: u16) {
-        self.dispatches += 1;
-        let dispatch = self.dispatches;
+        self.counts.dispatches += 1;
+        let dispatch = self.counts.dispatches;
         let state = &mut self.workers[worker as usize];
         if state.flights.is_empty() {
-            state.progress = self.now;
+            state.progress = self.clock.now;
         }
         let entry = &mut self.ring[slot];
         state.take_off(Flight { dispatch, slot, member, is_alone: entry.is_alone });

@@ -10,17 +10,17 @@ use crate::worker::{Health, WorkerId};
 impl Engine {
     #[inline]
     pub(super) fn finished(&mut self, worker: WorkerId, dispatch: u64, ending: Ending, took: u64) {
-        let now = self.now;
+        let now = self.clock.now;
         let flight = self.workers.get_mut(worker.index()).and_then(|state| {
             let flight = state.land(dispatch)?;
             state.progress = now;
             Some((flight, state.pool))
         });
         let Some((flight, pool)) = flight else {
-            self.stale += 1;
+            self.counts.stale += 1;
             return;
         };
-        self.progress = now;
+        self.clock.progress = now;
         if let Some(pool) = self.pools.get_mut(pool as usize) {
             pool.ending = Some(worker.0);
         }
@@ -38,19 +38,19 @@ impl Engine {
     pub(super) fn resolved(&mut self, task: TaskId, ending: Ending) {
         let slot = self.ring.find(task).filter(|slot| self.ring.extra(*slot).deferred > 0);
         let (Some(slot), false) = (slot, ending == Ending::Deferred) else {
-            self.stale += 1;
+            self.counts.stale += 1;
             return;
         };
-        self.progress = self.now;
+        self.clock.progress = self.clock.now;
         self.ring.extra_mut(slot).deferred -= 1;
         self.end_member(slot, 0, ending, 0);
     }
 
     pub(super) fn worker_ready(&mut self, worker: WorkerId) {
-        let now = self.now;
+        let now = self.clock.now;
         if let Some(state) = self.workers.get_mut(worker.index()) {
             let was = std::mem::replace(&mut state.health, Health::Ready);
-            (state.progress, self.progress) = (now, now);
+            (state.progress, self.clock.progress) = (now, now);
             if was == Health::Lost && state.pool != NONE {
                 self.pools[state.pool as usize].living += 1;
             }
@@ -59,7 +59,7 @@ impl Engine {
     }
 
     pub(super) fn worker_progress(&mut self, worker: WorkerId) {
-        let now = self.now;
+        let now = self.clock.now;
         if let Some(state) = self.workers.get_mut(worker.index()) {
             state.progress = now;
         }
@@ -68,7 +68,7 @@ impl Engine {
     pub(super) fn worker_lost(&mut self, worker: WorkerId) {
         let Some(state) = self.workers.get_mut(worker.index()) else { return };
         let was = std::mem::replace(&mut state.health, Health::Lost);
-        self.progress = self.now;
+        self.clock.progress = self.clock.now;
         let (pool, reserved) = (state.pool, state.reserved);
         if was != Health::Lost && pool != NONE {
             self.pools[pool as usize].living -= 1;
@@ -231,11 +231,11 @@ impl Engine {
             }
         } else if self.ring[slot].is_failing {
             if let Some(cause) = self.ring.rare(slot).cause {
-                self.pending -= 1;
+                self.counts.pending -= 1;
                 self.fail_because(consumer, cause);
             }
         } else if is_last {
-            self.pending -= 1;
+            self.counts.pending -= 1;
             self.make_ready(consumer);
         }
     }
@@ -279,14 +279,14 @@ impl Engine {
             self.buffers.remove(slab.buffer);
         }
         self.ring.give(slot);
-        if self.wants_room {
-            self.wants_room = false;
+        if self.wants.room {
+            self.wants.room = false;
             self.actions.push_back(Action::RoomFreed);
         }
         let entry = &mut self.runs[run as usize];
         entry.live -= 1;
         if entry.live == 0 && entry.is_sealed {
-            self.ending.push(run);
+            self.lists.ending.push(run);
         }
     }
 }

@@ -15,26 +15,31 @@ impl Engine {
             let run = &self.runs[**at as usize];
             !run.is_sealed && run.shares(&resources)
         };
-        let first = self.order.first().filter(|_| self.order.len() >= self.config.depth.max(1));
-        if let Some(&behind) = first.or_else(|| self.order.iter().find(is_building)) {
-            self.wants_admission = true;
+        let first = self
+            .lists
+            .unfinished
+            .first()
+            .filter(|_| self.lists.unfinished.len() >= self.config.depth.max(1));
+        if let Some(&behind) = first.or_else(|| self.lists.unfinished.iter().find(is_building)) {
+            self.wants.admission = true;
             return Begin::Blocked { behind: self.runs[behind as usize].id };
         }
-        self.last_run += 1;
-        let index = self.free_runs.pop().unwrap_or_else(|| number(self.runs.len()));
-        let id = RunId { number: self.last_run, index };
+        self.counts.last_run += 1;
+        let index = self.lists.free.pop().unwrap_or_else(|| number(self.runs.len()));
+        let id = RunId { number: self.counts.last_run, index };
         let mut run = Run::new(id, spec.label, resources, spec.deadline);
         run.scopes.push(OpenScope::new(0, spec.label, Mode::Automatic));
-        run.is_active = self.is_next(&run.resources, self.order.len());
+        run.is_active = self.is_next(&run.resources, self.lists.unfinished.len());
         run.pools = self.pools_of(&run);
         if self.runs.len() == index as usize {
             self.runs.push(run);
         } else {
             self.runs[index as usize] = run;
         }
-        self.order.push(index);
-        self.next_deadline = self.next_deadline.min(spec.deadline.unwrap_or(Time(u64::MAX)));
-        self.progress = self.now;
+        self.lists.unfinished.push(index);
+        self.clock.next_deadline =
+            self.clock.next_deadline.min(spec.deadline.unwrap_or(Time(u64::MAX)));
+        self.clock.progress = self.clock.now;
         Begin::Started(id)
     }
 
@@ -58,9 +63,9 @@ impl Engine {
         {
             return Err(ScopeError::AutomaticInManual(outer.label));
         }
-        self.last_scope += 1;
-        scopes.push(OpenScope::new(self.last_scope, label, mode));
-        Ok(Scope { run, number: self.last_scope })
+        self.counts.last_scope += 1;
+        scopes.push(OpenScope::new(self.counts.last_scope, label, mode));
+        Ok(Scope { run, number: self.counts.last_scope })
     }
 
     /// Closes a scope: slabs made in it go when nobody names them any more. Scopes still open inside are closed and named.
@@ -103,7 +108,7 @@ impl Engine {
         self.runs[at].is_sealed = true;
         self.runs[at].is_blocked = false;
         if self.runs[at].live == 0 {
-            self.ending.push(number(at));
+            self.lists.ending.push(number(at));
         }
         self.free_admission();
     }
@@ -118,7 +123,7 @@ impl Engine {
                 self.drop_reference(reference);
             }
         }
-        self.progress = self.now;
+        self.clock.progress = self.clock.now;
     }
 
     /// Returns the outcome of a run; `None` while it has none. Every waiter is told the same.
@@ -148,12 +153,12 @@ impl Engine {
             return false;
         };
         self.runs[at] = Run::new(RunId { number: 0, index: NONE }, "", Vec::new(), None);
-        self.free_runs.push(number(at));
+        self.lists.free.push(number(at));
         true
     }
 
     fn free_admission(&mut self) {
-        if std::mem::take(&mut self.wants_admission) {
+        if std::mem::take(&mut self.wants.admission) {
             self.actions.push_back(Action::AdmissionFreed);
         }
     }
@@ -196,20 +201,20 @@ impl Engine {
 
     /// True if no run among the first `count` shares a worker.
     fn is_next(&self, resources: &[u64], count: usize) -> bool {
-        !self.order[..count].iter().any(|at| self.runs[*at as usize].shares(resources))
+        !self.lists.unfinished[..count].iter().any(|at| self.runs[*at as usize].shares(resources))
     }
 
     /// Finishes runs that are sealed and empty, and starts those that waited for them.
     pub(super) fn end_runs(&mut self) {
-        while let Some(at) = self.ending.pop() {
+        while let Some(at) = self.lists.ending.pop() {
             let run = &mut self.runs[at as usize];
             if run.is_finished {
                 continue;
             }
             run.is_finished = true;
             let id = run.id;
-            self.order.retain(|other| *other != at);
-            self.progress = self.now;
+            self.lists.unfinished.retain(|other| *other != at);
+            self.clock.progress = self.clock.now;
             self.actions.push_back(Action::RunFinished(id));
             self.free_admission();
             self.activate();
@@ -219,8 +224,8 @@ impl Engine {
     }
 
     fn activate(&mut self) {
-        for count in 0..self.order.len() {
-            let at = self.order[count] as usize;
+        for count in 0..self.lists.unfinished.len() {
+            let at = self.lists.unfinished[count] as usize;
             if self.runs[at].is_active || !self.is_next(&self.runs[at].resources, count) {
                 continue;
             }
@@ -232,7 +237,8 @@ impl Engine {
     }
 
     pub(super) fn find_deadline(&mut self) {
-        let deadlines = self.order.iter().filter_map(|at| self.runs[*at as usize].deadline);
-        self.next_deadline = deadlines.min().unwrap_or(Time(u64::MAX));
+        let deadlines =
+            self.lists.unfinished.iter().filter_map(|at| self.runs[*at as usize].deadline);
+        self.clock.next_deadline = deadlines.min().unwrap_or(Time(u64::MAX));
     }
 }

@@ -166,7 +166,7 @@ impl Engine {
     #[inline]
     fn check_member(&mut self, member: usize, args: &[Arg]) -> Result<(), SubmitError> {
         check_count(args.len())?;
-        self.checks = self.checks.wrapping_add(1);
+        self.counts.checks = self.counts.checks.wrapping_add(1);
         for (argument, arg) in args.iter().enumerate() {
             let Some(buffer) = self.buffers.get_mut(arg.view.buffer) else {
                 return Err(SubmitError::StaleBuffer(arg.view.buffer));
@@ -179,7 +179,7 @@ impl Engine {
                 return Err(SubmitError::ReadOnly { member, argument });
             }
             // Only arguments of the same buffer can be aliases.
-            if std::mem::replace(&mut buffer.mark, self.checks) == self.checks {
+            if std::mem::replace(&mut buffer.mark, self.counts.checks) == self.counts.checks {
                 check_aliasing(member, args, argument)?;
             }
         }
@@ -200,7 +200,7 @@ impl Engine {
             self.runs[run].is_blocked = false;
             return Err(error);
         }
-        self.wants_room = true;
+        self.wants.room = true;
         let slots = self.ring.capacity() - self.ring.live();
         Ok(Submit::Blocked {
             slots,
@@ -214,7 +214,7 @@ impl Engine {
     fn pinned(&self, run: usize, bytes: u64) -> Option<SubmitError> {
         let stuck =
             |at: u32| self.runs[at as usize].is_blocked && self.runs[at as usize].scoped > 0;
-        if !self.order.iter().any(|at| stuck(*at)) {
+        if !self.lists.unfinished.iter().any(|at| stuck(*at)) {
             return None;
         }
         let held = self
@@ -252,7 +252,7 @@ impl Engine {
         let task = TaskId::new(slot, entry.generation);
         self.ring.extra_mut(slot).expected = spec.expected.0;
         self.runs[at].report.tasks += 1;
-        self.progress = self.now;
+        self.clock.progress = self.clock.now;
         if let Route::Group(_) = route {
             self.wire_members(slot, spec);
         } else {
@@ -270,7 +270,7 @@ impl Engine {
         if self.ring[slot].waits == 0 {
             self.make_ready(slot);
         } else {
-            self.pending += 1;
+            self.counts.pending += 1;
             if self.has_order {
                 self.send_behind(slot);
             }

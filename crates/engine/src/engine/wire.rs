@@ -10,7 +10,7 @@ use crate::run::{Run, RunId};
 use crate::scope::Mode;
 use crate::task::{Arg, ArgumentOf, Route, Slab, State, Tag, TaskId, TaskSpec};
 use crate::tensormap::trail::Readers;
-use crate::tensormap::{Effect, Kinds, RunKey, TensorMap};
+use crate::tensormap::{Effect, Kinds, RunKey, TensorMap, Touch};
 use crate::view::Region;
 
 /// Makes `region` the only one of a buffer that nobody uses and of which no trees are known; else does nothing.
@@ -39,6 +39,16 @@ fn drop_ended(ring: &Ring, buffer: &mut Buffer) {
         buffer.readers.retain(|reader| ring.is_under_way(reader));
         buffer.has_readers = !buffer.readers.tasks().is_empty();
     }
+}
+
+/// One argument, as it enters a trail or a tree.
+#[derive(Clone, Copy)]
+struct Entry<'a> {
+    buffer: u32,
+    run: RunKey,
+    region: &'a Region,
+    effect: Effect,
+    at: ArgumentOf,
 }
 
 /// The conflicts of one argument of a new task.
@@ -87,9 +97,9 @@ impl Engine {
         reason = "on the way of every task: a call costs a tenth of it"
     )]
     pub(super) fn open_slot(&mut self, run: RunId, route: Route) -> u32 {
-        self.sequence += 1;
+        self.counts.sequence += 1;
         self.runs[run.index as usize].live += 1;
-        self.ring.take(run.index, route, self.sequence)
+        self.ring.take(run.index, route, self.counts.sequence)
     }
 
     /// Bytes that live as long as their scope, their task and all who name them.
@@ -114,12 +124,9 @@ impl Engine {
         if mode == Mode::Automatic {
             let whole = Region::whole(length);
             let effect = Tag::Output.effect(false);
-            self.enter_argument(
-                slot,
-                (buffer.index, run_key),
-                (&whole, effect),
-                ArgumentOf::first(0),
-            );
+            let at = ArgumentOf::first(0);
+            let entry = Entry { buffer: buffer.index, run: run_key, region: &whole, effect, at };
+            self.enter_argument(slot, &entry);
         }
         Some(slab)
     }
@@ -154,7 +161,7 @@ impl Engine {
         at: ArgumentOf,
     ) -> (&'a [Arg], ArgumentOf) {
         let task = self.ring.id(slot);
-        let mut joining = self.ring.joining(slot, self.sequence);
+        let mut joining = self.ring.joining(slot, self.counts.sequence);
         let mut count = 0;
         for arg in args {
             let buffer = self.buffers.at_mut(arg.view.buffer.index);
@@ -177,7 +184,7 @@ impl Engine {
             } else {
                 buffer.trail.writer = task;
                 if std::mem::take(&mut buffer.has_readers) {
-                    self.visits += buffer.readers.tasks().len() as u64;
+                    self.counts.visits += buffer.readers.tasks().len() as u64;
                     for reader in buffer.readers.tasks() {
                         joining.meet(*reader, at, Kinds::WRITE_AFTER_READ);
                     }
@@ -187,7 +194,7 @@ impl Engine {
             count += 1;
         }
         joining.enter(count);
-        self.visits += u64::from(count);
+        self.counts.visits += u64::from(count);
         (&args[count as usize..], at.after(count))
     }
 
@@ -208,7 +215,8 @@ impl Engine {
         self.name(index, run);
         if !is_manual && arg.tag != Tag::NoDep && !arg.view.is_empty() {
             let effect = arg.tag.effect(is_unordered);
-            self.enter_argument(slot, (index, run), (&arg.view.region, effect), at);
+            let entry = Entry { buffer: index, run, region: &arg.view.region, effect, at };
+            self.enter_argument(slot, &entry);
         }
     }
 
@@ -228,22 +236,17 @@ impl Engine {
     }
 
     /// Enters one argument, in the trail of its buffer or in a tree.
-    fn enter_argument(
-        &mut self,
-        slot: u32,
-        (index, run): (u32, RunKey),
-        (region, effect): (&Region, Effect),
-        at: ArgumentOf,
-    ) {
+    fn enter_argument(&mut self, slot: u32, entry: &Entry<'_>) {
+        let Entry { buffer: index, run, region, effect, at } = *entry;
         self.name(index, run);
         self.ring.extra_mut(slot).entered += 1;
-        self.visits += 1;
-        let mut met = Met::new(self.ring.id(slot), self.sequence, at, effect);
+        self.counts.visits += 1;
+        let mut met = Met::new(self.ring.id(slot), self.counts.sequence, at, effect);
         let buffer = self.buffers.at_mut(index);
         let is_candidate = buffer.trail.is_of(run) && region.geometry.is_none() && !effect.adds();
         let is_long = !effect.writes && buffer.readers.is_full();
         if is_candidate && (is_long || !buffer.trail.is_about(region)) && !buffer.is_unused() {
-            self.visits += buffer.readers.tasks().len() as u64;
+            self.counts.visits += buffer.readers.tasks().len() as u64;
             drop_ended(&self.ring, buffer);
         }
         let (is_unused, is_long) = (buffer.is_unused(), !effect.writes && buffer.readers.is_full());
@@ -252,12 +255,12 @@ impl Engine {
         if is_candidate && is_unused && is_free(&self.map, trail.maps) {
             (trail.start, trail.end) = (region.start, region.end);
         } else if !is_candidate || is_unused || is_long || !trail.is_about(region) {
-            return self.enter_tree(slot, (index, run), (region, effect), at);
+            return self.enter_tree(slot, entry);
         }
         if effect.writes {
             met.meet(&mut self.ring, trail.writer, effect.on_write());
             if std::mem::take(&mut buffer.has_readers) {
-                self.visits += buffer.readers.tasks().len() as u64;
+                self.counts.visits += buffer.readers.tasks().len() as u64;
                 for reader in buffer.readers.tasks() {
                     met.meet(&mut self.ring, *reader, Kinds::WRITE_AFTER_READ);
                 }
@@ -272,23 +275,23 @@ impl Engine {
         self.runs[run.0 as usize].report.unordered += met.unordered;
     }
 
-    fn enter_tree(
-        &mut self,
-        slot: u32,
-        (index, run): (u32, RunKey),
-        (region, effect): (&Region, Effect),
-        at: ArgumentOf,
-    ) {
+    fn enter_tree(&mut self, slot: u32, entry: &Entry<'_>) {
+        let Entry { buffer: index, run, region, effect, at } = *entry;
         self.spread((index, run));
         let first = &mut self.buffers.at_mut(index).trail.maps;
         let map = self.map.map(first, run, |run| is_over(&self.runs, run));
-        let mut met = Met::new(self.ring.id(slot), self.sequence, at, effect);
+        let mut met = Met::new(self.ring.id(slot), self.counts.sequence, at, effect);
         let mut accesses = self.ring.extra(slot).accesses;
         let ring = &mut self.ring;
-        self.map.access(map, (region, effect), (slot, &mut accesses), &mut |producer, kinds| {
-            let producer = ring.id(producer);
-            met.meet(ring, producer, kinds);
-        });
+        self.map.access(
+            map,
+            &Touch { region, effect, task: slot },
+            &mut accesses,
+            &mut |producer, kinds| {
+                let producer = ring.id(producer);
+                met.meet(ring, producer, kinds);
+            },
+        );
         self.ring.extra_mut(slot).accesses = accesses;
         self.ring[slot].has_accesses = true;
         self.runs[run.0 as usize].report.unordered += met.unordered;
@@ -306,14 +309,15 @@ impl Engine {
         buffer.has_readers = false;
         let readers = std::mem::replace(&mut buffer.readers, Readers::new());
         buffer.trail.forget_region();
-        self.visits += readers.tasks().len() as u64;
+        self.counts.visits += readers.tasks().len() as u64;
         let writer = (writer, Tag::Output.effect(false));
         let readers = readers.tasks().iter().map(|reader| (*reader, Tag::Input.effect(false)));
         for (task, effect) in std::iter::once(writer).chain(readers) {
             if self.ring.is_under_way(task) {
                 self.ring[task.place()].has_accesses = true;
                 let accesses = &mut self.ring.extra_mut(task.place()).accesses;
-                self.map.access(map, (&region, effect), (task.place(), accesses), &mut |_, _| {});
+                let touch = Touch { region: &region, effect, task: task.place() };
+                self.map.access(map, &touch, accesses, &mut |_, _| {});
             }
         }
     }
@@ -336,7 +340,7 @@ impl Engine {
             self.hold(slot, producer);
         }
         if matches!(self.ring[producer].state, State::Pending | State::Ready | State::Running) {
-            let mut joining = self.ring.joining(slot, self.sequence);
+            let mut joining = self.ring.joining(slot, self.counts.sequence);
             joining.meet(task, ArgumentOf::NONE, Kinds::EXPLICIT);
         }
     }

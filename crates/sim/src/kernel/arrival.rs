@@ -52,7 +52,7 @@ impl Future for Arrival {
             let mut providers = Vec::new();
             for number in numbers {
                 let edge = &edges.list[*number as usize];
-                let sender = edge.sender_name.clone();
+                let sender = edge.ends.sender_name.clone();
                 providers.push(sender.unwrap_or_else(|| edge.name.from.to_string()));
             }
             let what = format!("a message on one of {} edges to {}", numbers.len(), program.pe());

@@ -229,11 +229,11 @@ impl Future for Multicasting {
         let edges = &mut *world.edges.borrow_mut();
         let leader = &mut edges.list[self.edge as usize];
         if leader.launched() >= self.last {
-            program.waited(Kind::Credit, &leader.last_wait);
+            program.waited(Kind::Credit, &leader.credits.last_wait);
             return Poll::Ready(());
         }
         leader.sender = Some(program.sim().task());
-        let group = leader.group;
+        let group = leader.switch.group;
         program.sim().waiting(|| {
             let lacking = world.lacking(edges, group);
             let first = lacking.first().map_or_else(String::new, |edge| edge.name.to_string());
@@ -312,8 +312,8 @@ impl Reducing {
             let value = message.value.take();
             edge.take();
             let is_alike = (bytes, following) == (round.bytes, round.following);
-            if !edge.agreed {
-                let specs = Box::new((edge.spec, edge.receiver_spec));
+            if !edge.ends.agreed {
+                let specs = Box::new((edge.spec, edge.ends.receiver_spec));
                 return Err(KernelError::EdgeMismatch { edge: edge.name, specs });
             }
             if !is_alike || value.as_ref().is_some_and(|value| value.dtype() != self.expected.dtype)

@@ -234,7 +234,7 @@ impl Tl {
         let gemm = &self.program().world().spec.gemm;
         let operations = product.count * self.operations(product.dims);
         let span = match number.and_then(|number| gemm.rates[number as usize]) {
-            None => self.program().world().product_rates[left.dtype() as usize],
+            None => self.program().world().costs.products[left.dtype() as usize],
             Some(rate) => gemm.efficiency.of(rate),
         };
         self.engine(Engine::Gemm, "dot", span.time_for(operations), bytes, tile)
@@ -262,7 +262,7 @@ impl Tl {
         drop(sum);
         let dtype = left.dtype().product();
         let tile = Tile::in_scratch(self.program(), dtype, product.shape(), value, "a product");
-        let rate = self.program().world().product_rates[left.dtype() as usize];
+        let rate = self.program().world().costs.products[left.dtype() as usize];
         let span = rate.time_for(product.count * self.operations(product.dims));
         self.engine(Engine::Gemm, "dot", span, left.bytes() + right.bytes(), tile)
     }

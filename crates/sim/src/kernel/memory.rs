@@ -189,7 +189,7 @@ fn piece_in_blocks(program: &Program, cube: u16, view: &View) -> Piece {
 /// Issues a load of one piece, or of two. A load that takes no time occupies nothing and is not logged.
 #[inline]
 pub(super) fn load(program: &Program, pieces: impl FnOnce() -> [Option<Piece>; 2]) -> End {
-    if program.world().zero_cost.memory {
+    if program.world().costs.zero.memory {
         return End::At(Time::ZERO);
     }
     let pieces = pieces();
@@ -206,7 +206,7 @@ pub(super) fn load(program: &Program, pieces: impl FnOnce() -> [Option<Piece>; 2
 /// Issues a store; as [`load`].
 #[inline]
 pub(super) fn store(program: &Program, piece: impl FnOnce() -> Piece) -> End {
-    if program.world().zero_cost.memory {
+    if program.world().costs.zero.memory {
         return End::At(Time::ZERO);
     }
     let piece = piece();

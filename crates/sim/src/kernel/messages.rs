@@ -102,7 +102,7 @@ impl Tl {
         check(name, &spec, program.world())?;
         let edge = program.world().open(name, spec);
         let state = &mut program.world().edges.borrow_mut().list[edge as usize];
-        state.sender_name = Some(program.process());
+        state.ends.sender_name = Some(program.process());
         if state.spec != spec {
             program.world().take_credits(state);
             state
@@ -156,7 +156,7 @@ impl Tl {
         let edge = program.world().open(name, spec);
         let state = &mut program.world().edges.borrow_mut().list[edge as usize];
         state.set_receiver_spec(spec);
-        state.receiver_name = Some(program.process());
+        state.ends.receiver_name = Some(program.process());
         program.world().tell_other_end(state, edge, false);
         Ok(edge)
     }
@@ -263,7 +263,7 @@ impl Future for Sending {
         let edges = &mut *program.world().edges.borrow_mut();
         let edge = &mut edges.list[self.edge as usize];
         if edge.launched() >= self.last {
-            program.waited(Kind::Credit, &edge.last_wait);
+            program.waited(Kind::Credit, &edge.credits.last_wait);
             return Poll::Ready(());
         }
         edge.sender = Some(program.sim().task());
@@ -324,7 +324,7 @@ impl Future for Receiving {
         }
         let mut edges = self.program.world().edges.borrow_mut();
         let edge = &mut edges.list[self.edge as usize];
-        let agreed = edge.agreed;
+        let agreed = edge.ends.agreed;
         let Some(message) = edge.front() else {
             self.wait(edge);
             return Poll::Pending;
@@ -492,8 +492,8 @@ impl Receiving {
     fn check(&self, bytes: u64, value: Option<&Value>) -> Result<(), Box<KernelError>> {
         let edges = self.program.world().edges.borrow();
         let edge = &edges.list[self.edge as usize];
-        if !edge.agreed {
-            let specs = Box::new((edge.spec, edge.receiver_spec));
+        if !edge.ends.agreed {
+            let specs = Box::new((edge.spec, edge.ends.receiver_spec));
             return Err(Box::new(KernelError::EdgeMismatch { edge: edge.name, specs }));
         }
         if bytes == self.expected.bytes && self.has_type(value) {

@@ -28,29 +28,51 @@ pub(crate) struct Program {
     path: Cell<Path>,
     stalls: [Cell<u64>; Kind::COUNT],
     tiles: RefCell<Tiles>,
-    /// Scratch memory in use, and its limit.
-    scratch: Cell<u64>,
-    scratch_limit: u64,
-    /// The last store: the store channel keeps order, so that it ends after all others.
-    last_store: RefCell<Option<Rc<Transfer>>>,
-    /// With several outstanding stores: the stores before that may not have ended.
-    open_stores: RefCell<Vec<Rc<Transfer>>>,
+    scratch: Scratch,
+    stores: Stores,
     /// Transfers to use again.
     transfers: RefCell<Transfers>,
-    name: Rc<str>,
-    /// Its name in traces.
-    label: Rc<str>,
-    number: usize,
+    title: Title,
     group: Rc<Group>,
     /// True if the program occupies the PE; otherwise it moves data in the background (HST-3).
     exclusive: bool,
     started: Cell<Time>,
+    source: Source,
+}
+
+/// The scratch memory of a program: the part in use, and all.
+struct Scratch {
+    used: Cell<u64>,
+    limit: u64,
+}
+
+/// The stores of a program that may not have ended.
+#[derive(Default)]
+struct Stores {
+    /// The last store: the store channel keeps order, so that it ends after all others.
+    last: RefCell<Option<Rc<Transfer>>>,
+    /// With several outstanding stores: the stores before that may not have ended.
+    open: RefCell<Vec<Rc<Transfer>>>,
+}
+
+/// What a program is called.
+struct Title {
+    name: Rc<str>,
+    /// Its name in traces.
+    label: Rc<str>,
+    /// Its number in the launch.
+    number: usize,
+}
+
+/// The lines of the kernel: the line that runs, and the line that failed.
+#[derive(Default)]
+struct Source {
     /// The last error of an operation, and the line of the kernel that asked for the operation.
     fault: RefCell<Option<(&'static Location<'static>, KernelError)>>,
     refused: RefCell<Option<KernelError>>,
     /// The number of the line of its source, if it says.
     line: Cell<Option<u32>>,
-    lines: RefCell<Option<Followed>>,
+    followed: RefCell<Option<Followed>>,
 }
 
 /// The scratch memory that was free when a request for more failed.
@@ -78,50 +100,46 @@ impl Program {
             index,
             stalls: Default::default(),
             tiles: RefCell::default(),
-            scratch: Cell::default(),
-            scratch_limit,
+            scratch: Scratch { used: Cell::default(), limit: scratch_limit },
             world,
             pe,
-            label: name.clone(),
-            name,
-            number,
+            title: Title { label: name.clone(), name, number },
             group,
             exclusive: true,
             started: Cell::default(),
             cursor: Cell::default(),
             path: Cell::default(),
-            last_store: RefCell::default(),
-            open_stores: RefCell::default(),
+            stores: Stores::default(),
             transfers: RefCell::default(),
-            fault: RefCell::default(),
-            refused: RefCell::default(),
-            line: Cell::default(),
-            lines: RefCell::default(),
+            source: Source::default(),
         }
     }
 
     /// Notes the line of the kernel that asked for an operation that fails.
     #[cold]
     pub(super) fn note_fault(&self, line: &'static Location<'static>, error: &KernelError) {
-        self.fault.replace(Some((line, error.clone())));
+        self.source.fault.replace(Some((line, error.clone())));
         if matches!(error, KernelError::ReadOnly { .. }) {
-            self.refused.replace(Some(error.clone()));
+            self.source.refused.replace(Some(error.clone()));
         }
     }
 
     /// Returns the error of a store that was refused, awaited or not (KRN-5).
     pub(crate) fn refused_store(&self) -> Option<KernelError> {
-        self.refused.take()
+        self.source.refused.take()
     }
 
     /// Returns the line of the kernel that led to `error`, if the error is one of an operation.
     pub(crate) fn line_of(&self, error: &KernelError) -> Option<&'static Location<'static>> {
-        self.fault.borrow().as_ref().filter(|(_, own)| own == error).map(|(line, _)| *line)
+        self.source.fault.borrow().as_ref().filter(|(_, own)| own == error).map(|(line, _)| *line)
     }
 
     /// Returns the same program with another name in traces.
     pub(crate) fn labelled(self, label: &str) -> Self {
-        if *self.name == *label { self } else { Self { label: label.into(), ..self } }
+        if *self.title.name == *label {
+            return self;
+        }
+        Self { title: Title { label: label.into(), ..self.title }, ..self }
     }
 
     /// Makes this a background program (HST-3).
@@ -150,11 +168,11 @@ impl Program {
     }
 
     pub(crate) fn name(&self) -> &str {
-        &self.name
+        &self.title.name
     }
 
     pub(crate) fn number(&self) -> usize {
-        self.number
+        self.title.number
     }
 
     pub(crate) fn group(&self) -> &Rc<Group> {
@@ -163,7 +181,7 @@ impl Program {
 
     /// Returns the name of the process: `ring@sip0.cube0.pe0`.
     pub(crate) fn process(&self) -> String {
-        format!("{}@{}", self.name, self.pe)
+        format!("{}@{}", self.title.name, self.pe)
     }
 
     #[inline]
@@ -173,9 +191,9 @@ impl Program {
 
     /// Returns the paths from which the program may go on.
     pub(crate) fn live_paths(&self) -> impl Iterator<Item = Path> {
-        let store = self.last_store.borrow().as_ref().map(|store| store.path().get());
+        let store = self.stores.last.borrow().as_ref().map(|store| store.path().get());
         let open: Vec<_> =
-            self.open_stores.borrow().iter().map(|store| store.path().get()).collect();
+            self.stores.open.borrow().iter().map(|store| store.path().get()).collect();
         let known = [Some(self.path.get()), Some(self.group.last.get()), store];
         known.into_iter().flatten().chain(open)
     }
@@ -240,7 +258,7 @@ impl Program {
         if cursor >= now {
             return;
         }
-        if self.line.get().is_some() || self.world.options.record {
+        if self.source.line.get().is_some() || self.world.options.record {
             self.note_parts(parts, path);
         }
         for &(until, kind) in parts {
@@ -288,7 +306,9 @@ impl Program {
             let resource = Resource::Program(self.pe);
             let sip = &mut *self.world.sips[self.pe.sip as usize].borrow_mut();
             sip.record.stall(|| StallSpan { resource, kind, from, to });
-            if let (Some(line), Some(followed)) = (self.line.get(), &*self.lines.borrow()) {
+            if let (Some(line), Some(followed)) =
+                (self.source.line.get(), &*self.source.followed.borrow())
+            {
                 sip.record.at_line(followed.table, line, (from, to), self.pe);
             }
         }
@@ -297,14 +317,14 @@ impl Program {
     /// Accounts for the time by lines from now on.
     pub(super) fn follow(&self, followed: Followed) {
         self.mark(&self.path.get(), LineMark::OUTSIDE);
-        self.line.set(Some(0));
-        self.lines.replace(Some(followed));
+        self.source.line.set(Some(0));
+        self.source.followed.replace(Some(followed));
     }
 
     /// True if the program accounts by lines.
     #[inline]
     pub(super) fn has_lines(&self) -> bool {
-        self.line.get().is_some()
+        self.source.line.get().is_some()
     }
 
     /// Marks the end of a path with a line, unless it has a mark (LIN-3).
@@ -317,15 +337,15 @@ impl Program {
     /// Sets the line, if the program accounts by lines.
     #[inline]
     pub(super) fn set_line(&self, line: u32) {
-        if self.line.get().is_some() {
-            self.line.set(Some(line));
+        if self.source.line.get().is_some() {
+            self.source.line.set(Some(line));
         }
     }
 
     /// Changes the totals of the current line, if the program has lines.
     pub(super) fn on_line(&self, change: impl FnOnce(&mut LineTotal, LineMark)) {
-        if let Some(line) = self.line.get()
-            && let Some(followed) = &*self.lines.borrow()
+        if let Some(line) = self.source.line.get()
+            && let Some(followed) = &*self.source.followed.borrow()
             && let Some(total) = followed.totals.borrow_mut().get_mut(line as usize)
         {
             change(total, LineMark::new(followed.table, line));
@@ -335,18 +355,18 @@ impl Program {
     /// Takes scratch memory.
     #[inline]
     pub(super) fn take_scratch(&self, bytes: u64) -> Result<(), ScratchShortage> {
-        let used = self.scratch.get().saturating_add(bytes);
-        if used > self.scratch_limit {
-            let free = Bytes(self.scratch_limit - self.scratch.get());
-            return Err(ScratchShortage { free, capacity: Bytes(self.scratch_limit) });
+        let used = self.scratch.used.get().saturating_add(bytes);
+        if used > self.scratch.limit {
+            let free = Bytes(self.scratch.limit - self.scratch.used.get());
+            return Err(ScratchShortage { free, capacity: Bytes(self.scratch.limit) });
         }
-        self.scratch.set(used);
+        self.scratch.used.set(used);
         Ok(())
     }
 
     #[inline]
     pub(crate) fn give_scratch(&self, bytes: u64) {
-        self.scratch.set(self.scratch.get() - bytes);
+        self.scratch.used.set(self.scratch.used.get() - bytes);
     }
 
     /// Returns a new transfer of the program.
@@ -357,11 +377,11 @@ impl Program {
 
     /// Sets the last store.
     pub(crate) fn set_last_store(&self, store: Rc<Transfer>) {
-        let before = self.last_store.replace(Some(store));
+        let before = self.stores.last.replace(Some(store));
         if self.world.spec.dma.outstanding > 1
             && let Some(before) = before
         {
-            let mut open = self.open_stores.borrow_mut();
+            let mut open = self.stores.open.borrow_mut();
             open.retain(|store| !store.has_ended(self.sim()));
             open.push(before);
         }
@@ -369,7 +389,7 @@ impl Program {
 
     /// Waits until all stores have ended.
     pub(crate) async fn drain(&self) {
-        if let Some(store) = self.last_store.take() {
+        if let Some(store) = self.stores.last.take() {
             store.wait(self.sim()).await;
             self.waited_for_transfer(&store);
         }
@@ -380,7 +400,7 @@ impl Program {
     }
 
     fn next_open_store(&self) -> Option<Rc<Transfer>> {
-        self.open_stores.borrow_mut().pop()
+        self.stores.open.borrow_mut().pop()
     }
 
     /// Ends the program after its kernel has returned; returns the critical path.
@@ -388,7 +408,7 @@ impl Program {
         let (now, pe) = (self.sim().now(), self.pe);
         let mut path = self.path.get();
         path.advance(now, Gap::Dependency);
-        let mut last = self.world.last.borrow_mut();
+        let mut last = self.world.launched.last.borrow_mut();
         // The latest program, the lowest PE among equals: independent of the order of calls.
         if last.is_none_or(|(time, other, _)| (now, other) > (time, pe)) {
             *last = Some((now, pe, path));
@@ -399,7 +419,7 @@ impl Program {
         if !self.exclusive {
             return path;
         }
-        sip.record.kernel(&self.label, (self.started.get(), now), pe);
+        sip.record.kernel(&self.title.label, (self.started.get(), now), pe);
         for (kind, spent) in Kind::ALL.into_iter().zip(&self.stalls) {
             sip.pes[self.index].stalls.add(kind, Time::ps(spent.take()));
         }

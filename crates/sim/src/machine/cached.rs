@@ -41,7 +41,7 @@ impl World {
         let Journey { flight, purpose, label, .. } = &mut sip.flights.list[slot as usize];
         let (number, record) = (sip.number, &mut sip.record);
         let mut memories =
-            Memories { sip: number, cubes: &mut sip.cubes, record, spec: self.hbm, label };
+            Memories { sip: number, cubes: &mut sip.cubes, record, spec: self.costs.hbm, label };
         if !cache.blocks.fits(block) {
             return memories.pass(flight, cube);
         }

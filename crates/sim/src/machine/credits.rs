@@ -16,16 +16,16 @@ impl World {
     #[inline]
     pub(crate) fn take_credits(&self, edge: &mut Edge) {
         // While messages are pending, credits are events.
-        if !edge.lazy || edge.pending() > 0 {
+        if !edge.credits.lazy || edge.pending() > 0 {
             return;
         }
-        while !edge.returning.is_empty() {
-            let Returning { arrival, key, .. } = &edge.returning[0];
+        while !edge.credits.returning.is_empty() {
+            let Returning { arrival, key, .. } = &edge.credits.returning[0];
             if !self.sim.has_passed(*arrival, *key) {
                 return;
             }
-            edge.returning.pop();
-            edge.credits += 1;
+            edge.credits.returning.pop();
+            edge.credits.free += 1;
         }
     }
 
@@ -33,8 +33,8 @@ impl World {
     #[inline]
     pub(super) fn expect_credit(&self, edge: &Edge, number: u32) {
         let last = edge.pending() - 1;
-        if last < edge.returning.len() {
-            let Returning { arrival, key, .. } = &edge.returning[last];
+        if last < edge.credits.returning.len() {
+            let Returning { arrival, key, .. } = &edge.credits.returning[last];
             self.schedule_as(*key, *arrival, edge.name.from.sip, Act::Credit, number);
         }
     }
@@ -46,27 +46,27 @@ impl World {
         let mut edges = self.edges.borrow_mut();
         let edge = &mut edges.list[number as usize];
         edge.free_slot();
-        let arrival = now + edge.credit_latency;
-        if edge.is_abroad {
+        let arrival = now + edge.route.credit_latency;
+        if edge.route.is_abroad {
             let group = self.release_abroad(edge, number, path);
             drop(edges);
             return self.release_others(group, number, path);
         }
         let waiting = edge.pending();
-        let returning = edge.returning.push();
+        let returning = edge.credits.returning.push();
         returning.path = *path;
         returning.path.advance(now, Gap::Dependency);
         returning.arrival = arrival;
-        if !edge.lazy {
+        if !edge.credits.lazy {
             self.send_credit(edge, number, arrival, path);
-            let group = edge.group.filter(|_| edge.name.in_switch() == InSwitch::Reduction);
+            let group = edge.switch.group.filter(|_| edge.name.in_switch() == InSwitch::Reduction);
             drop(edges);
             return self.release_others(group, number, path);
         }
         let key = self.sim.reserve(arrival);
         returning.key = key;
         // Only the credits for pending messages are events; `take_credits` finds the others.
-        if edge.returning.len() <= waiting || arrival == Time::MAX {
+        if edge.credits.returning.len() <= waiting || arrival == Time::MAX {
             self.schedule_as(key, arrival, edge.name.from.sip, Act::Credit, number);
         }
     }
@@ -76,10 +76,10 @@ impl World {
     #[inline(never)]
     fn release_abroad(&self, edge: &Edge, number: u32, path: &Path) -> Option<u32> {
         let now = self.sim.now();
-        let arrival = now + edge.credit_latency;
+        let arrival = now + edge.route.credit_latency;
         let mut home = *path;
         home.advance(now, Gap::Dependency);
-        if edge.lazy {
+        if edge.credits.lazy {
             self.credit_abroad(edge, number, home, Home::Lazily(arrival));
             return None;
         }
@@ -89,7 +89,7 @@ impl World {
             self.credit_abroad(edge, number, home, Home::Packed);
             self.send_credit(edge, number, arrival, path);
         }
-        edge.group.filter(|_| edge.name.in_switch() == InSwitch::Reduction)
+        edge.switch.group.filter(|_| edge.name.in_switch() == InSwitch::Reduction)
     }
 
     /// Sends a credit home by an event, or as a packet over the links.
@@ -125,16 +125,17 @@ impl World {
     pub(super) fn credit(&self, number: u32) {
         let mut edges = self.edges.borrow_mut();
         let edge = &mut edges.list[number as usize];
-        edge.credits += 1;
+        edge.credits.free += 1;
         let pending = edge.pending();
-        let Returning { path, .. } = edge.returning.pop().expect("IPC-3: a credit was sent");
+        let Returning { path, .. } =
+            edge.credits.returning.pop().expect("IPC-3: a credit was sent");
         if pending == 0 {
             return;
         }
         let mut path = *path;
         self.note_credit_wait(edge, &mut path);
         if edge.sender.is_some() {
-            edge.last_wait = path;
+            edge.credits.last_wait = path;
         }
         let is_plain = edge.name.in_switch() != InSwitch::Multicast;
         if is_plain && edge.spec.backpressure == Backpressure::Sleep {
@@ -144,7 +145,7 @@ impl World {
         if let (true, Backpressure::Poll(period)) = (is_plain, edge.spec.backpressure) {
             return self.poll_again(edge, number, period);
         }
-        let group = edge.group;
+        let group = edge.switch.group;
         drop(edges);
         self.launch_multicast(group);
     }
@@ -164,8 +165,8 @@ impl World {
         let waited = self.sim.now() - refused;
         let polls = waited.as_ps().div_ceil(period.as_ps().max(1)).max(1);
         let look = refused + Time::ps(polls * period.as_ps());
-        if !edge.retry_scheduled {
-            edge.retry_scheduled = true;
+        if !edge.credits.retry_scheduled {
+            edge.credits.retry_scheduled = true;
             edge.stats.polls += polls;
             self.schedule(look, edge.name.from.sip, Act::Retry, number);
         }
@@ -174,8 +175,8 @@ impl World {
     /// Launches pending messages of a polling sender while there are credits.
     pub(super) fn retry(&self, number: u32) {
         let edge = &mut self.edges.borrow_mut().list[number as usize];
-        edge.retry_scheduled = false;
-        while edge.credits > 0 && edge.pending() > 0 {
+        edge.credits.retry_scheduled = false;
+        while edge.credits.free > 0 && edge.pending() > 0 {
             let mut path = edge.messages[edge.arrived + edge.in_flight].path;
             self.note_credit_wait(edge, &mut path);
             self.resume_sender(edge, number, path);
@@ -193,7 +194,7 @@ impl World {
         let resource = if from.sip == edge.name.to.sip {
             Resource::Store(from)
         } else {
-            Resource::Link { from: from.sip, to: sip.ports[edge.port].to }
+            Resource::Link { from: from.sip, to: sip.ports[edge.route.port].to }
         };
         sip.record.step(path, now, Kind::Credit, resource);
     }

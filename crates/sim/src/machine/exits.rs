@@ -41,16 +41,16 @@ impl Exit {
     fn new(edge: &Edge, cuts_through: bool) -> Self {
         let in_switch = edge.name.in_switch();
         Self {
-            port: edge.port,
-            hop: edge.hop,
+            port: edge.route.port,
+            hop: edge.route.hop,
             to: edge.name.to.sip,
             is_one_link: edge.is_one_link(),
-            is_abroad: edge.is_abroad,
-            is_whole: !edge.is_switched && (edge.hops <= 1 || cuts_through)
+            is_abroad: edge.route.is_abroad,
+            is_whole: !edge.route.is_switched && (edge.route.hops <= 1 || cuts_through)
                 || in_switch != InSwitch::No,
             chunk: edge.spec.vc_chunk_size,
             in_switch,
-            group: edge.group,
+            group: edge.switch.group,
             delay: edge.spec.delay,
             efficiency: edge.spec.efficiency,
             paths: RingBuffer::default(),
@@ -74,11 +74,11 @@ impl World {
         let is_inside = edge.name.from.sip == edge.name.to.sip;
         if !is_inside && (!edge.is_one_link() || edge.spec.ipcq_credit_size_bytes > 0) {
             // Packets of messages on their way and of credits take ports when they arrive, without a DMA.
-            self.departs_early.set(false);
+            self.early.departs.set(false);
         }
-        let is_plain = !edge.is_switched && edge.spec.is_plain();
-        edge.direct = edge.hops == 1 && self.zero_cost.send && is_plain;
-        edge.has_paths_at_exit = !edge.direct && edge.is_one_link();
+        let is_plain = !edge.route.is_switched && edge.spec.is_plain();
+        edge.route.direct = edge.route.hops == 1 && self.costs.zero.send && is_plain;
+        edge.route.has_paths_at_exit = !edge.route.direct && edge.is_one_link();
         let exit = Exit::new(edge, self.cuts_through());
         let exits = &mut *self.exits.borrow_mut();
         match exits.get_mut(number as usize) {

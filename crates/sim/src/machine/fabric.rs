@@ -71,6 +71,31 @@ struct LinkPart {
     ready: Time,
 }
 
+/// The port through which a message leaves, the latency of its link, and the message's number in the log.
+#[derive(Clone, Copy)]
+struct Outlet {
+    port: usize,
+    latency: Time,
+    flow: u64,
+}
+
+/// A message to a PE of the same SIP.
+struct LocalMessage {
+    edge: u32,
+    from: PeId,
+    to: PeId,
+    /// True if its slot is in HBM.
+    in_hbm: bool,
+    bytes: u64,
+}
+
+/// A message that a PE's store channel sends, and what its arrival means.
+struct Outgoing {
+    bytes: u64,
+    route: Route,
+    purpose: Purpose,
+}
+
 fn payload(act: Act, number: u32) -> u64 {
     (act as u64) << 32 | u64::from(number)
 }
@@ -91,11 +116,11 @@ fn leaving(pe: PeId) -> Use {
 #[expect(clippy::inline_always, reason = "the path stays in registers")]
 fn over_link(
     side: &mut PortSide<'_>,
-    (index, latency, flow): (usize, Time, u64),
+    Outlet { port, latency, flow }: Outlet,
     flight: &Flight,
     part: &LinkPart,
 ) -> (Time, Time, Path) {
-    let link = &mut side.ports[index];
+    let link = &mut side.ports[port];
     let resource = Resource::Link { from: side.number, to: link.to };
     let mut path = flight.path;
     let turn = link.wire.take(flight.head, part.span, part.bytes, &mut path);
@@ -176,7 +201,7 @@ impl World {
         let (number, is_new) = edges.open(name, spec);
         if spec.buffer_kind == BufferKind::Hbm {
             // A message goes from its link to its slot in a memory, without a DMA.
-            self.serves_early.set(false);
+            self.early.serves.set(false);
         }
         if is_new {
             let edge = &mut edges.list[number as usize];
@@ -191,7 +216,7 @@ impl World {
         let (from, to) = (edge.name.from, edge.name.to);
         let gate = |pe: PeId| PeId::first(pe.sip);
         if from.sip == to.sip {
-            edge.credit_latency = noc::latency(&self.spec, to, from);
+            edge.route.credit_latency = noc::latency(&self.spec, to, from);
             return;
         }
         let hop = match edge.name.in_switch() {
@@ -202,15 +227,15 @@ impl World {
             }
         };
         let way = self.network.way(from.sip, to.sip);
-        edge.ends_at_gate = Route::default().over_meshes(&self.spec, gate(to), to).is_over();
+        edge.route.ends_at_gate = Route::default().over_meshes(&self.spec, gate(to), to).is_over();
         let way_out = Route::default().over_meshes(&self.spec, from, gate(from));
-        edge.way_out = way_out.then(Stage::Port);
-        (edge.hop, edge.next) = (hop, hop.next);
-        (edge.hops, edge.is_switched) = (way.hops, way.is_switched);
-        edge.port = self.sips[from.sip as usize].borrow_mut().port(hop, &self.network);
+        edge.route.way_out = way_out.then(Stage::Port);
+        (edge.route.hop, edge.route.next) = (hop, hop.next);
+        (edge.route.hops, edge.route.is_switched) = (way.hops, way.is_switched);
+        edge.route.port = self.sips[from.sip as usize].borrow_mut().port(hop, &self.network);
         let inside =
             noc::latency(&self.spec, to, gate(to)) + noc::latency(&self.spec, gate(from), from);
-        edge.credit_latency = self.network.way(to.sip, from.sip).latency + inside;
+        edge.route.credit_latency = self.network.way(to.sip, from.sip).latency + inside;
     }
 
     /// Posts one slot of a message to an edge, with `following` slots after it; it leaves as soon as there is a credit.
@@ -236,13 +261,13 @@ impl World {
         message.posted = now;
         let mut path = path.get();
         path.advance(now, Gap::Dependency);
-        if edge.credits > 0 && edge.pending() == 1 {
+        if edge.credits.free > 0 && edge.pending() == 1 {
             self.launch_message(edge, number, path);
             return edge.posted();
         }
         let last = edge.messages.len() - 1;
         edge.messages[last].path = path;
-        if edge.lazy {
+        if edge.credits.lazy {
             self.expect_credit(edge, number);
         }
         edge.posted()
@@ -252,7 +277,7 @@ impl World {
     #[inline(always)]
     #[expect(clippy::inline_always, reason = "the path stays in registers")]
     pub(super) fn launch_message(&self, edge: &mut Edge, number: u32, path: Path) {
-        if edge.direct {
+        if edge.route.direct {
             return self.launch_direct(edge, number, path);
         }
         self.launch_routed(edge, number, path);
@@ -264,7 +289,7 @@ impl World {
     fn launch_direct(&self, edge: &mut Edge, number: u32, mut path: Path) {
         let now = self.sim.now();
         let (from, next, port, before) =
-            (edge.name.from.sip, edge.next, edge.port, edge.last_grant);
+            (edge.name.from.sip, edge.route.next, edge.route.port, edge.credits.last_grant);
         let message = edge.grant(now);
         let sip = &mut *self.sips[from as usize].borrow_mut();
         message.flow = sip.record.flow();
@@ -286,7 +311,7 @@ impl World {
             flow_out: NonZeroU64::new(message.flow),
             ..Op::new((turn.start, turn.end), resource, "transfer", message.bytes)
         });
-        if edge.is_abroad {
+        if edge.route.is_abroad {
             return self.send_abroad(edge, number, Some(arrival));
         }
         self.schedule(arrival, next, Act::Arrive, number);
@@ -296,7 +321,7 @@ impl World {
     #[inline(never)]
     fn launch_routed(&self, edge: &mut Edge, number: u32, path: Path) {
         self.take_off(edge, number, path);
-        if edge.is_abroad {
+        if edge.route.is_abroad {
             self.send_abroad(edge, number, None);
         }
     }
@@ -304,9 +329,9 @@ impl World {
     /// Starts the way of the oldest pending message, which takes its credit.
     #[inline]
     pub(super) fn take_off(&self, edge: &mut Edge, number: u32, path: Path) {
-        let (now, before) = (self.sim.now(), edge.last_grant);
+        let (now, before) = (self.sim.now(), edge.credits.last_grant);
         let (from, to) = (edge.name.from, edge.name.to);
-        let (port, buffer, way_out) = (edge.port, edge.spec.buffer_kind, edge.way_out);
+        let (port, buffer, way_out) = (edge.route.port, edge.spec.buffer_kind, edge.route.way_out);
         let message = edge.grant(now);
         let sip = &mut *self.sips[from.sip as usize].borrow_mut();
         message.flow = sip.record.flow();
@@ -314,7 +339,8 @@ impl World {
         let Message { bytes, flow, .. } = *message;
         if from.sip == to.sip {
             let in_hbm = buffer == BufferKind::Hbm;
-            return self.launch_within(sip, (number, from, to, in_hbm), bytes, path);
+            let message = LocalMessage { edge: number, from, to, in_hbm, bytes };
+            return self.launch_within(sip, &message, path);
         }
         let starved = sip.ports[port].note_starved(message.posted.max(before), now);
         if let Some(since) = starved {
@@ -322,24 +348,20 @@ impl World {
             sip.record.stall(|| starving(resource, since, now));
         }
         let departure = Departure { edge: number, flow, key: self.sim.reserve_key() };
-        if self.zero_cost.send {
+        if self.costs.zero.send {
             let side =
                 PortSide { number: from.sip, ports: &mut sip.ports, record: &mut sip.record };
             return self.depart(side, &Flight::new(bytes, now, path, leaving(from)), &departure);
         }
-        self.send(sip, from, path, (bytes, way_out, Purpose::Depart(departure)));
+        let outgoing = Outgoing { bytes, route: way_out, purpose: Purpose::Depart(departure) };
+        self.send(sip, from, path, outgoing);
     }
 
     /// Launches a message to a PE of the same SIP: over the meshes, and into HBM for a slot in HBM.
-    fn launch_within(
-        &self,
-        sip: &mut Sip,
-        (edge, from, to, in_hbm): (u32, PeId, PeId, bool),
-        bytes: u64,
-        path: Path,
-    ) {
+    fn launch_within(&self, sip: &mut Sip, message: &LocalMessage, path: Path) {
+        let LocalMessage { edge, from, to, in_hbm, bytes } = *message;
         let now = self.sim.now();
-        if self.zero_cost.send && !in_hbm {
+        if self.costs.zero.send && !in_hbm {
             return self.schedule(now, from.sip, Act::Arrive, edge);
         }
         let mut route = Route::default().over_meshes(&self.spec, from, to);
@@ -347,12 +369,12 @@ impl World {
             route = route.then(Stage::Hbm(to.cube));
         }
         let delivery = Delivery { edge, kind: PacketKind::Local, key: self.sim.reserve_key() };
-        if self.zero_cost.send {
+        if self.costs.zero.send {
             let flight = Flight::new(bytes, now, path, leaving(from));
             let (purpose, number) = (Purpose::Deliver(delivery), sip.flights.issue(1));
             return self.fly(sip, number, Journey { flight, route, purpose, label: "write" });
         }
-        self.send(sip, from, path, (bytes, route, Purpose::Deliver(delivery)));
+        self.send(sip, from, path, Outgoing { bytes, route, purpose: Purpose::Deliver(delivery) });
     }
 
     /// Sends a message through the store channel of its PE.
@@ -362,7 +384,7 @@ impl World {
         sip: &mut Sip,
         pe: PeId,
         path: Path,
-        (bytes, route, purpose): (u64, Route, Purpose),
+        Outgoing { bytes, route, purpose }: Outgoing,
     ) {
         let (at, number) = (self.sim.now(), sip.flights.issue(1));
         self.ask_send(sip, &Ask { pe, at, number, path }, bytes, route, purpose);
@@ -390,7 +412,7 @@ impl World {
             let span = rate.time_for(moved) - before;
             before += span;
             let part = LinkPart { bytes, span, ready: flight.arrival_of(sent) };
-            let outlet = (exit.port, link.latency, departure.flow);
+            let outlet = Outlet { port: exit.port, latency: link.latency, flow: departure.flow };
             let (head, tail, mut path) = over_link(&mut side, outlet, flight, &part);
             let (head, tail) = (head + delay, tail + delay);
             path.advance(tail, Gap::Link);
@@ -422,7 +444,7 @@ impl World {
         let bytes = exit.efficiency.stretched(flight.bytes);
         let span = link.bandwidth.time_for(bytes);
         let part = LinkPart { bytes, span, ready: flight.tail };
-        let outlet = (exit.port, link.latency, departure.flow);
+        let outlet = Outlet { port: exit.port, latency: link.latency, flow: departure.flow };
         let (_, tail, mut path) = over_link(&mut side, outlet, flight, &part);
         let tail = tail + exit.delay;
         path.advance(tail, Gap::Link);
@@ -576,14 +598,14 @@ impl World {
     fn arrive(&self, number: u32) {
         {
             let edge = &mut self.edges.borrow_mut().list[number as usize];
-            if edge.has_paths_at_exit {
+            if edge.route.has_paths_at_exit {
                 self.take_path(edge, number);
             }
-            if edge.receiver_spec.buffer_kind == BufferKind::Tcm {
-                if self.zero_cost.receive || edge.name.from.sip == edge.name.to.sip {
+            if edge.ends.receiver_spec.buffer_kind == BufferKind::Tcm {
+                if self.costs.zero.receive || edge.name.from.sip == edge.name.to.sip {
                     return self.arrive_in_slot(edge);
                 }
-                if edge.ends_at_gate {
+                if edge.route.ends_at_gate {
                     return self.arrive_at_gate(edge, number);
                 }
             }
@@ -621,7 +643,7 @@ impl World {
         if edge.name.from.sip != to.sip {
             route = route.over_meshes(&self.spec, PeId::first(to.sip), to);
         }
-        if edge.receiver_spec.buffer_kind == BufferKind::Hbm {
+        if edge.ends.receiver_spec.buffer_kind == BufferKind::Hbm {
             route = route.then(Stage::Hbm(to.cube));
         }
         let message = &edge.messages[edge.arrived + edge.arriving];

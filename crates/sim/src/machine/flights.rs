@@ -305,7 +305,7 @@ impl World {
                     let gate = PeId { sip: *here, cube, pe: 0 };
                     let what = Use::new(Resource::Hbm(gate), Kind::Hbm);
                     let (wire, label) = (&mut cubes[cube as usize].hbm, journey.label);
-                    journey.pass(record, (wire, &self.hbm), what, label);
+                    journey.pass(record, (wire, &self.costs.hbm), what, label);
                 }
                 Leg::Cached { cube, block } => {
                     journey.route.end_leg();
@@ -444,7 +444,7 @@ impl World {
     ) {
         let gate = PeId { sip: sip.number, cube, pe: 0 };
         let what = Use::new(Resource::Hbm(gate), Kind::Hbm);
-        flight.pass(&mut sip.record, &mut sip.cubes[cube as usize].hbm, self.hbm, what);
+        flight.pass(&mut sip.record, &mut sip.cubes[cube as usize].hbm, self.costs.hbm, what);
         self.end_piece(sip, engine, &flight, transfer);
     }
 
@@ -454,7 +454,7 @@ impl World {
     #[inline]
     pub(super) fn is_next_at_memory(&self, sip: &Sip, start: Time, head: Time) -> bool {
         let now = self.sim.now();
-        self.serves_early.get()
+        self.early.serves.get()
             && start == now
             && (sip.flights.inside == 0 || sip.flights.first() > head)
             && sip.host_until < now
@@ -472,7 +472,7 @@ impl World {
         departure: &Departure,
     ) -> bool {
         let now = self.sim.now();
-        let is_next = self.departs_early.get()
+        let is_next = self.early.departs.get()
             && start == now
             && sip.flights.first() > flight.head
             && self.sim.is_in_window(flight.head);

@@ -100,8 +100,8 @@ impl Machine {
         for sip in &self.world.sips {
             sip.borrow_mut().clear();
         }
-        self.world.turns.borrow_mut().clear();
-        self.world.failures.borrow_mut().clear();
+        self.world.launched.turns.borrow_mut().clear();
+        self.world.launched.failures.borrow_mut().clear();
     }
 }
 

@@ -32,14 +32,15 @@ impl World {
         let mut list = self.edges.borrow_mut();
         let members: EdgeGroup =
             edges.iter().map(|edge| (*edge, list.list[*edge as usize].name.to.sip)).collect();
-        let known = members.first().and_then(|(leader, _)| list.list[*leader as usize].group);
+        let known =
+            members.first().and_then(|(leader, _)| list.list[*leader as usize].switch.group);
         if let Some(known) = known.filter(|known| groups[*known as usize] == members) {
             return known;
         }
         let number = u32::try_from(groups.len()).expect("fewer than 2^32 groups");
         for edge in edges {
             let state = &mut list.list[*edge as usize];
-            state.group = Some(number);
+            state.switch.group = Some(number);
             self.set_exit(state, *edge);
         }
         groups.push(members);
@@ -51,7 +52,7 @@ impl World {
         let members = group.map(|group| self.members(group));
         let members = members.iter().flat_map(|members| members.iter());
         let all = members.map(|(number, _)| &edges.list[*number as usize]);
-        all.filter(|edge| edge.credits == 0).collect()
+        all.filter(|edge| edge.credits.free == 0).collect()
     }
 
     fn members(&self, group: u32) -> EdgeGroup {
@@ -96,7 +97,7 @@ impl World {
         loop {
             let is_ready = |(number, _): &(u32, u32)| {
                 let edge = &edges.list[*number as usize];
-                edge.credits > 0 && edge.pending() > 0
+                edge.credits.free > 0 && edge.pending() > 0
             };
             if !members.iter().all(is_ready) {
                 return;
@@ -123,7 +124,7 @@ impl World {
             }
             for (number, _) in members.iter() {
                 let edge = &mut edges.list[*number as usize];
-                if edge.is_abroad {
+                if edge.route.is_abroad {
                     self.send_abroad(edge, *number, None);
                 }
             }
@@ -155,8 +156,8 @@ impl World {
         let edge = self.packets.borrow_mut().get(number).edge;
         let group = {
             let edge = &mut self.edges.borrow_mut().list[edge as usize];
-            edge.heads.push_back(number);
-            edge.group
+            edge.switch.heads.push_back(number);
+            edge.switch.group
         };
         if let Some(group) = group {
             self.combine_rounds(group);
@@ -169,12 +170,13 @@ impl World {
         loop {
             let heads: Option<Vec<u32>> = {
                 let edges = self.edges.borrow();
-                let first = |(edge, _): &(u32, u32)| edges.list[*edge as usize].heads.front();
+                let first =
+                    |(edge, _): &(u32, u32)| edges.list[*edge as usize].switch.heads.front();
                 members.iter().map(|member| first(member).copied()).collect()
             };
             let Some(heads) = heads else { return };
             for (edge, _) in members.iter() {
-                self.edges.borrow_mut().list[*edge as usize].heads.pop_front();
+                self.edges.borrow_mut().list[*edge as usize].switch.heads.pop_front();
             }
             self.combine_round(&heads);
         }

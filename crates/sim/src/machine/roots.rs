@@ -44,7 +44,7 @@ impl World {
     #[cold]
     fn fold(&self, since: Time) {
         let mut roots = self.live_steps(since);
-        roots.extend(self.last.borrow().map(|(.., path)| path.last()));
+        roots.extend(self.launched.last.borrow().map(|(.., path)| path.last()));
         let mut sips: Vec<RefMut<'_, Sip>> =
             self.sips.iter().map(std::cell::RefCell::borrow_mut).collect();
         let mut all: Vec<&mut Steps> = sips.iter_mut().map(|sip| sip.record.steps_mut()).collect();
@@ -56,7 +56,7 @@ impl World {
     /// Ranges are left out: only a recorded run, which folds nothing, walks their paths.
     pub(super) fn live_steps(&self, since: Time) -> Vec<StepId> {
         let mut steps = Vec::new();
-        for program in self.programs.borrow().live() {
+        for program in self.launched.programs.borrow().live() {
             steps.extend(program.live_paths().map(|path| path.last()));
         }
         for edge in &self.edges.borrow().list {
@@ -75,9 +75,11 @@ impl World {
 
 /// Adds the paths of messages and of credits on their way home.
 fn add_edge(steps: &mut Vec<StepId>, edge: &Edge) {
-    steps.push(edge.last_wait.last());
+    steps.push(edge.credits.last_wait.last());
     steps.extend((0..edge.messages.len()).map(|index| edge.messages[index].path.last()));
-    steps.extend((0..edge.returning.len()).map(|index| edge.returning[index].path.last()));
+    steps.extend(
+        (0..edge.credits.returning.len()).map(|index| edge.credits.returning[index].path.last()),
+    );
 }
 
 /// Adds the paths of everything under way, of the wires that someone can wait for at `since` or later, and of the causes

@@ -93,12 +93,12 @@ impl Machine {
         let all = shards.gather(Ending {
             failure: self.world.first_failure(),
             waiting,
-            last: *self.world.last.borrow(),
+            last: *self.world.launched.last.borrow(),
             has_overflowed: self.world.sim.has_overflowed(),
         });
         let failures = all.iter().filter_map(|end| end.failure.clone());
-        *self.world.failures.borrow_mut() = failures.collect();
-        *self.world.last.borrow_mut() = latest(all.iter().map(|end| end.last));
+        *self.world.launched.failures.borrow_mut() = failures.collect();
+        *self.world.launched.last.borrow_mut() = latest(all.iter().map(|end| end.last));
         if all.iter().any(|end| end.has_overflowed) {
             self.world.sim.overflow();
         }
@@ -184,7 +184,7 @@ impl World {
         };
         let steps = if shards.is_first() { Vec::new() } else { own().map(take).collect() };
         let roots = self.live_steps(shards.since.get());
-        let (last, steps) = (*self.last.borrow(), Mutex::new(steps));
+        let (last, steps) = (*self.launched.last.borrow(), Mutex::new(steps));
         let all = shards.gather_first(Unfolded { roots, last, steps });
         let mut folded = Folded { steps: Mutex::default(), limit: 0, lost: 0 };
         if shards.is_first() {
