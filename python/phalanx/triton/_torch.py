@@ -79,7 +79,7 @@ def device() -> Any:
             made = None if mine is None else mine(function, *args, **(kwargs or {}))
             if made is not None:
                 return made
-            if function.__name__ not in _LOOKS and is_large(args) and current().results() is not None:
+            if function.__name__ not in _LOOKS and (is_large(args) or function is torch.Tensor.backward) and current().results() is not None:
                 with once:
                     return function(*args, **(kwargs or {}))
             return function(*args, **(kwargs or {}))
