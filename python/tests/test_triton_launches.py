@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -110,3 +110,65 @@ def test_a_product_of_torch_is_computed_once_in_a_benchmark(monkeypatch: pytest.
     # Outside of a benchmark nothing is kept.
     before = len(products)
     assert torch.equal(a @ b, a @ b) and len(products) == before + 2
+
+
+def test_torch_computes_of_the_same_tensors_once_in_a_benchmark() -> None:
+    torch = pytest.importorskip("torch", reason="torch is not installed")
+    from torch.utils._python_dispatch import TorchDispatchMode
+
+    triton.runtime.driver.active.get_active_torch_device()
+    computed: list[str] = []
+
+    class Computed(TorchDispatchMode):  # type: ignore[misc]
+        def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            computed.append(function.__name__)
+            return function(*args, **(kwargs or {}))
+
+    def times(word: str, call: Callable[[], Any]) -> int:
+        computed.clear()
+        with Computed():
+            assert np.isnan(triton.testing.do_bench(call))
+        return sum(name.startswith(f"{word}.") for name in computed)
+
+    x = torch.randn(1 << 16)
+    expected = torch.exp(x)
+    seen: list[Any] = []
+    assert times("exp", lambda: seen.append(torch.exp(x) - x.exp())) == 1 and not any(one.any() for one in seen)
+    assert times("max", lambda: seen.append(x.reshape(256, 256).max(1))) == 1 and all(torch.equal(one[0], seen[-1][0]) for one in seen[8:])
+    # What a caller changes is not another caller's result, whether torch or numpy changes it.
+    seen.clear()
+    assert times("exp", lambda: seen.append(torch.exp(x).mul_(2))) == 8 and all(torch.equal(one, 2 * expected) for one in seen)
+
+    def changes() -> None:
+        torch.exp(x).numpy()[:] = 0
+        seen.append(torch.exp(x))
+
+    seen.clear()
+    times("exp", changes)
+    assert all(torch.equal(one, expected) for one in seen)
+    # Changed operands, random numbers and small tensors are computed every time.
+    assert times("exp", lambda: x.add_(0).exp()) == 8
+    seen.clear()
+    times("randn", lambda: seen.append(torch.randn_like(x)))
+    assert not any(torch.equal(seen[0], one) for one in seen[1:])
+    small = torch.randn(8)
+    assert times("exp", lambda: torch.exp(small)) == 8
+    # Gradients add up.
+    w = torch.randn(1 << 16, requires_grad=True)
+    assert times("exp", lambda: torch.exp(w).sum().backward()) == 1
+    assert torch.allclose(w.grad, 8 * torch.exp(w.detach()))
+
+
+def test_torch_sees_what_kernels_wrote_in_a_benchmark() -> None:
+    torch = pytest.importorskip("torch", reason="torch is not installed")
+    triton.runtime.driver.active.get_active_torch_device()
+    x, out = torch.randn(1 << 16), torch.zeros(1 << 16)
+    seen: list[Any] = []
+
+    def call() -> None:
+        seen.append(torch.exp(out))
+        kernels.add[(64,)](x, x, out, 1 << 16, BLOCK=1024)
+        seen.append(torch.exp(out))
+
+    triton.testing.do_bench(call)
+    assert torch.equal(seen[0], torch.ones(1 << 16)) and all(torch.equal(one, torch.exp(2 * x)) for one in seen[1:])

@@ -18,6 +18,7 @@ from .._machines import MachineSpec, machine as read_machine
 from .._tensor import Tensor
 from ..errors import ArgumentError, KernelError, NoDataError
 from ._memory import DEVICE_TYPES, Span, deaths, placed, remembers, spans_of_tables
+from ._results import Results
 
 if TYPE_CHECKING:
     from os import PathLike
@@ -167,7 +168,8 @@ class Device:
         self.benchmarking = False
         self._sightings = 0
         self.estimating = False
-        self._products: dict[tuple[int, int], tuple[Any, ...]] = {}
+        #: What torch's functions returned in the benchmark that is going on.
+        self._results = Results()
         #: The launches with numbers so far.
         self.runs = 0
 
@@ -197,11 +199,14 @@ class Device:
         if self._sightings:
             self._sightings -= 1
             if self._sightings == 0:
-                self._products.clear()
+                self._results.clear()
 
-    def products(self) -> dict[tuple[int, int], tuple[Any, ...]] | None:
-        """The products of torch in the benchmark that calls, with their operands; ``None`` outside of one."""
-        return self._products if _in_do_bench(sys._getframe(1)) else None
+    def results(self) -> Results | None:
+        """The results of torch's functions in the benchmark that calls; ``None`` outside of one."""
+        if not _in_do_bench(sys._getframe(1)):
+            return None
+        self._results.runs = self.runs
+        return self._results
 
     def _only_times(self) -> bool:
         return self.benchmarking or (self._sightings > 0 and _in_do_bench(sys._getframe(1)))

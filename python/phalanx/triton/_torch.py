@@ -3,7 +3,7 @@
 Tensors of kernels live on torch's CPU. Torch's own functions on them are what programs check kernels against, and two differ from any accelerator's:
 sums of half precision are rounded to half precision on their way, and products are added up in an order of the processor's. While Triton's device is
 a simulated one, such functions are computed as accelerators do: sums in single precision, and products of two matrices by ascending ``k``. A
-benchmark repeats its function: a product of the same two tensors, unchanged, is computed once in it.
+benchmark repeats its function: what torch computes of the same large tensors, unchanged, is computed once in it.
 """
 # mypy: disable-error-code="import-untyped,import-not-found,misc,unused-ignore"
 
@@ -15,8 +15,14 @@ from typing import Any
 
 from .. import _core
 from ._device import current
+from ._results import operand, repeated
 
 __all__ = ["device"]
+
+#: A function of a tensor of so many elements takes longer than to find out that it was computed.
+_LARGE = 1 << 16
+#: Functions that only look at what a tensor is.
+_LOOKS = frozenset(("__get__", "data_ptr", "dim", "element_size", "is_contiguous", "numel", "size", "storage_offset", "stride", "untyped_storage"))
 
 
 @functools.cache
@@ -41,15 +47,17 @@ def device() -> Any:
 
     def product_of_matrices(a: Any, b: Any) -> Any:
         (m, k), n = a.shape, b.shape[1]
-        products = current().products()
-        known = None if products is None else products.get((id(a), id(b)))
-        if known is not None and known[:3] == (a._version, b._version, current().runs):
-            return known[3].clone()
+        results = current().results()
+        key = None if results is None else ("product", operand(a), operand(b))
+        known = None if results is None else results.find(key)
+        if known is not None:
+            return known
         out = torch.empty((m, n), dtype=a.dtype)
-        left, right, sums = (tensor.detach().contiguous().view(torch.uint16).numpy().reshape(-1) for tensor in (a, b, out))
+        left, right, sums = (tensor.detach().contiguous().view(torch.uint16).numpy().reshape(-1) for tensor in (a, b, out.detach()))
         _core.product(left, right, sums, [m, n, k], names[a.dtype])
-        if products is not None:
-            products[id(a), id(b)] = (a._version, b._version, current().runs, out.clone(), a, b)
+        if results is not None:
+            # A copy: memory that an array of numpy has shared is not kept.
+            results.keep(key, (a, b), out.clone())
         return out
 
     def layer_norm(function: Any, x: Any, shape: Any, weight: Any = None, bias: Any = None, eps: float = 1e-5) -> Any:
@@ -61,13 +69,23 @@ def device() -> Any:
     ours: dict[Any, Callable[..., Any]] = {torch.nn.functional.layer_norm: layer_norm}
     ours.update(dict.fromkeys((torch.matmul, torch.mm, torch.Tensor.matmul, torch.Tensor.mm, torch.Tensor.__matmul__), product))
 
+    once: Any = repeated(lambda: current().results() or Results())
+
     class AsAccelerators(TorchFunctionMode):
         """Computes some functions of half precision as accelerators do."""
 
         def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
             mine = ours.get(function)
             made = None if mine is None else mine(function, *args, **(kwargs or {}))
-            return function(*args, **(kwargs or {})) if made is None else made
+            if made is not None:
+                return made
+            if function.__name__ not in _LOOKS and (is_large(args) or function is torch.Tensor.backward) and current().results() is not None:
+                with once:
+                    return function(*args, **(kwargs or {}))
+            return function(*args, **(kwargs or {}))
+
+    def is_large(operands: Any) -> bool:
+        return any(isinstance(each, torch.Tensor) and each.numel() >= _LARGE for each in operands)
 
     mode: Any = AsAccelerators()
     mode.__enter__()
