@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import tempfile
+from collections.abc import Iterator
 
 import pytest
 from hypothesis import settings
@@ -23,3 +24,16 @@ def _no_context_is_left_entered() -> None:
     import phalanx
 
     assert phalanx.current_context() is None
+
+
+@pytest.fixture
+def triton_device() -> Iterator[None]:
+    """Triton runs on `hgx-h100`, whatever the test before chose."""
+    import phalanx.triton
+    import triton
+    from phalanx.triton.driver import PhalanxDriver
+
+    triton.runtime.driver.set_active(PhalanxDriver())
+    phalanx.triton.use("hgx-h100")
+    yield
+    phalanx.triton.use("hgx-h100")

@@ -6,7 +6,6 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -21,17 +20,10 @@ import phalanx.triton  # noqa: E402
 import triton_kernels as kernels  # noqa: E402
 from interrupts import interrupted  # noqa: E402
 from phalanx.errors import ArgumentError, KernelError, PhalanxError  # noqa: E402
-from phalanx.triton.driver import PhalanxDriver  # noqa: E402
+
+pytestmark = pytest.mark.usefixtures("triton_device")
 
 HERE = Path(__file__).parent
-
-
-@pytest.fixture(autouse=True)
-def _device() -> Iterator[None]:
-    triton.runtime.driver.set_active(PhalanxDriver())
-    phalanx.triton.use("hgx-h100")
-    yield
-    phalanx.triton.use("hgx-h100")
 
 
 def torch_or_skip() -> Any:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -14,15 +14,8 @@ import phalanx.triton  # noqa: E402
 import triton_kernels as kernels  # noqa: E402
 from phalanx import _core  # noqa: E402
 from phalanx.errors import ArgumentError  # noqa: E402
-from phalanx.triton.driver import PhalanxDriver  # noqa: E402
 
-
-@pytest.fixture(autouse=True)
-def _device() -> Iterator[None]:
-    triton.runtime.driver.set_active(PhalanxDriver())
-    phalanx.triton.use("hgx-h100")
-    yield
-    phalanx.triton.use("hgx-h100")
+pytestmark = pytest.mark.usefixtures("triton_device")
 
 
 def add(x: Any, y: Any, out: Any, count: int) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import namedtuple
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -15,17 +14,10 @@ triton = pytest.importorskip("triton", reason="triton is not installed")
 import phalanx.triton  # noqa: E402
 import triton.language as tl  # noqa: E402
 from phalanx.errors import PhalanxError  # noqa: E402
-from phalanx.triton.driver import PhalanxDriver  # noqa: E402
+
+pytestmark = pytest.mark.usefixtures("triton_device")
 
 Pair = namedtuple("Pair", ("source", "target"))
-
-
-@pytest.fixture(autouse=True)
-def _device() -> Iterator[None]:
-    triton.runtime.driver.set_active(PhalanxDriver())
-    phalanx.triton.use("hgx-h100")
-    yield
-    phalanx.triton.use("hgx-h100")
 
 
 def numbers(*shape: int, kind: Any = np.float32) -> Any:

@@ -67,7 +67,7 @@ fn carry_out(cli: &Cli, team: &Team) -> anyhow::Result<ExitCode> {
 }
 
 /// Keeps the times of collectives' trials for later, in memory and in the user's cache directory.
-pub fn keep_results() {
+fn keep_results() {
     let directory = commands::cache::directory().map(|directory| directory.join("trials"));
     phalanx_torch::ccl::store::keep(directory.as_deref(), phalanx_workloads::sweep::CODE);
 }

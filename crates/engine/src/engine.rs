@@ -199,14 +199,14 @@ pub(crate) struct RunLists {
     ending: Vec<u32>,
 }
 
-/// What a submitter was told to wait for, and what has not come.
+/// Waits that a submitter was told of and that are not over.
 #[derive(Debug, Default)]
 pub(crate) struct Wants {
     pub(crate) room: bool,
     admission: bool,
 }
 
-/// What the engine counts.
+/// Numbers that the engine counts.
 #[derive(Debug, Default)]
 struct Counts {
     /// Tasks that wait for others and were not sent behind them.

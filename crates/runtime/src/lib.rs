@@ -130,6 +130,6 @@ pub use timeline::{RunSpan, TaskSpan, Timeline};
 pub use worker::{Budgets, Builder, Isolation, RunHandle, Worker};
 
 pub use phalanx_engine::{
-    Cause, Class, Reason, RunId, RunReport, ScopeError, Stall, Stats, SubmitError, TaskId,
-    ViewError,
+    Cause, Class, Counts, Reason, RunId, RunReport, ScopeError, Stall, Stats, SubmitError, TaskId,
+    Time, ViewError, WorkerId,
 };

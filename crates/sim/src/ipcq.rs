@@ -265,7 +265,7 @@ pub(crate) struct EdgeRoute {
     pub(crate) way_out: Route,
 }
 
-/// What the processes at both ends of an edge said when they opened it.
+/// The settings and the names that the processes at both ends of an edge gave.
 pub(crate) struct EdgeEnds {
     /// True if sender and receiver have the same settings.
     pub(crate) agreed: bool,

@@ -217,7 +217,7 @@ pub(crate) struct Launched {
     pub(crate) last: RefCell<Option<(Time, PeId, Path)>>,
 }
 
-/// What may happen before time has moved to it (WIR-5).
+/// Permissions to do work before time has moved to it (WIR-5).
 struct Early {
     /// True if memories may serve flights before their arrival.
     serves: Cell<bool>,
@@ -225,7 +225,7 @@ struct Early {
     departs: Cell<bool>,
 }
 
-/// What a machine asks for its work, as its parts use it.
+/// Costs of the machine, in the form that its parts use.
 pub(crate) struct Costs {
     pub(crate) zero: ZeroCost,
     /// The memory of a cube as data sees it.

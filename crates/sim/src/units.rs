@@ -34,22 +34,22 @@ use number::Number;
 /// );
 /// ```
 pub fn parse_bandwidth(text: &str) -> Result<Bandwidth, QuantityError> {
-    rate(text, Kind::Bandwidth)
+    rate(text, QuantityKind::Bandwidth)
 }
 
 /// Parses a compute rate, such as `8.192 TFLOP/s` or `unlimited`; never zero.
 pub fn parse_rate(text: &str) -> Result<Rate, QuantityError> {
-    rate(text, Kind::Rate)
+    rate(text, QuantityKind::Rate)
 }
 
 /// Parses a time, such as `500 ns`, `1 us`, `0 ns`.
 pub fn parse_time(text: &str) -> Result<Time, QuantityError> {
-    Ok(Time::ps(whole(text, Kind::Time)?))
+    Ok(Time::ps(whole(text, QuantityKind::Time)?))
 }
 
 /// Parses a number of bytes, such as `16 KB`, `2 MiB`, `64K` or `512`.
 pub fn parse_bytes(text: &str) -> Result<Bytes, QuantityError> {
-    Ok(Bytes(whole(text, Kind::Bytes)?))
+    Ok(Bytes(whole(text, QuantityKind::Bytes)?))
 }
 
 /// Parses a capacity: a number of bytes that is not zero, or `unlimited`.
@@ -57,9 +57,9 @@ pub fn parse_capacity(text: &str) -> Result<Capacity, QuantityError> {
     if text.trim() == UNLIMITED {
         return Ok(Capacity::Unlimited);
     }
-    let bytes = whole(text, Kind::Capacity)?;
+    let bytes = whole(text, QuantityKind::Capacity)?;
     if bytes == 0 {
-        refuse(text, Kind::Capacity, Reason::Zero)
+        refuse(text, QuantityKind::Capacity, Reason::Zero)
     } else {
         Ok(Capacity::Limited(Bytes(bytes)))
     }
@@ -67,15 +67,15 @@ pub fn parse_capacity(text: &str) -> Result<Capacity, QuantityError> {
 
 /// Parses a whole number without a unit, zero included.
 pub fn parse_count(text: &str) -> Result<u64, QuantityError> {
-    whole(text, Kind::Count)
+    whole(text, QuantityKind::Count)
 }
 
 /// Parses a part of a whole, as in `0.85`: more than zero, at most one, at most six decimals.
 pub fn parse_efficiency(text: &str) -> Result<Efficiency, QuantityError> {
-    let millionths = whole(text, Kind::Efficiency)?;
+    let millionths = whole(text, QuantityKind::Efficiency)?;
     let reason = if millionths == 0 { Reason::Zero } else { Reason::TooLarge };
     let found = u32::try_from(millionths).ok().and_then(Efficiency::millionths);
-    found.map_or_else(|| refuse(text, Kind::Efficiency, reason), Ok)
+    found.map_or_else(|| refuse(text, QuantityKind::Efficiency, reason), Ok)
 }
 
 /// The word for no limit.
@@ -83,7 +83,7 @@ pub const UNLIMITED: &str = "unlimited";
 
 /// The expected kind of a quantity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum QuantityKind {
     /// Bytes a second.
     Bandwidth,
     /// Floating-point operations a second.
@@ -100,9 +100,10 @@ pub enum Kind {
     Efficiency,
 }
 
-const KINDS: [Kind; 4] = [Kind::Bandwidth, Kind::Rate, Kind::Time, Kind::Bytes];
+const KINDS: [QuantityKind; 4] =
+    [QuantityKind::Bandwidth, QuantityKind::Rate, QuantityKind::Time, QuantityKind::Bytes];
 
-impl Kind {
+impl QuantityKind {
     /// Returns the name with its article: `a bandwidth`.
     pub const fn name(self) -> &'static str {
         match self {
@@ -234,27 +235,27 @@ const BYTES: &[Unit] = &[
     spelling("T", 1 << 40),
 ];
 
-fn rate(text: &str, kind: Kind) -> Result<Rate, QuantityError> {
+fn rate(text: &str, kind: QuantityKind) -> Result<Rate, QuantityError> {
     if text.trim() == UNLIMITED {
         return Ok(Rate::UNLIMITED);
     }
     Rate::per_second(whole(text, kind)?).map_or_else(|| refuse(text, kind, Reason::Zero), Ok)
 }
 
-fn whole(text: &str, kind: Kind) -> Result<u64, QuantityError> {
+fn whole(text: &str, kind: QuantityKind) -> Result<u64, QuantityError> {
     read(text.trim(), kind).or_else(|reason| refuse(text, kind, reason))
 }
 
-fn read(text: &str, kind: Kind) -> Result<u64, Reason> {
+fn read(text: &str, kind: QuantityKind) -> Result<u64, Reason> {
     let number = Number::split(text)?;
     let factor = factor(number.unit, kind)?;
     number.times(factor)
 }
 
-fn factor(unit: &str, kind: Kind) -> Result<u64, Reason> {
+fn factor(unit: &str, kind: QuantityKind) -> Result<u64, Reason> {
     if unit.is_empty() {
         return match kind {
-            Kind::Efficiency => Ok(Efficiency::UNITS.into()),
+            QuantityKind::Efficiency => Ok(Efficiency::UNITS.into()),
             _ if kind.takes_bare_number() => Ok(1),
             _ => Err(Reason::MissingUnit),
         };
@@ -265,16 +266,17 @@ fn factor(unit: &str, kind: Kind) -> Result<u64, Reason> {
     Err(wrong_unit(unit, kind))
 }
 
-fn wrong_unit(unit: &str, kind: Kind) -> Reason {
-    let is_of = |kind: &Kind| kind.units().iter().any(|known| known.name == unit && known.listed);
+fn wrong_unit(unit: &str, kind: QuantityKind) -> Reason {
+    let is_of =
+        |kind: &QuantityKind| kind.units().iter().any(|known| known.name == unit && known.listed);
     match KINDS.into_iter().find(is_of) {
-        Some(found) if kind != Kind::Count => Reason::WrongKind { found },
+        Some(found) if kind != QuantityKind::Count => Reason::WrongKind { found },
         _ => Reason::UnknownUnit { unit: shorten(unit), suggestion: suggested_unit(unit, kind) },
     }
 }
 
 /// Returns the unit closest to a misspelt one: `GBps`, `Gb/s`, `gb/sec`, `TFLOPS`, `usec`, `mib`.
-fn suggested_unit(unit: &str, kind: Kind) -> Option<&'static str> {
+fn suggested_unit(unit: &str, kind: QuantityKind) -> Option<&'static str> {
     let listed = || kind.units().iter().filter(|unit| unit.listed).map(|unit| unit.name);
     let plain = simplify(unit);
     listed().find(|name| simplify(name) == plain).or_else(|| suggestion(unit, listed()))

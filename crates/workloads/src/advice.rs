@@ -4,7 +4,7 @@
 //!   `--set` takes the simulated time that the advice has.
 //! - **TUNE-2 (fits).** No advice asks for more slots than the receivers have memory for.
 
-use super::parameters::Kind as ParameterKind;
+use super::parameters::ParameterKind;
 use super::{Outcome, Parameter, Settings, Setup, Workload, WorkloadError};
 use phalanx_sim::MachineSpec;
 use phalanx_sim::advice::{Advice, Number, Study};

@@ -2,7 +2,7 @@
 
 use super::capacity::{self, PlannedTensor};
 use super::check::{Check, number};
-use super::parameters::{Default, Kind, Parameter, SEED, Settings};
+use super::parameters::{Default, Parameter, ParameterKind, SEED, Settings};
 use super::{Outcome, Ranks, Setup, Workload, WorkloadError};
 use phalanx_sim::config;
 use phalanx_sim::value::DType;
@@ -25,31 +25,31 @@ pub(super) const WORKLOAD: Workload = Workload {
         Parameter {
             name: "bytes",
             help: "the size of each rank's vector",
-            kind: Kind::Bytes { least: 4, most: MOST_BYTES, multiple: 4 },
+            kind: ParameterKind::Bytes { least: 4, most: MOST_BYTES, multiple: 4 },
             default: Default::Text("1 MiB"),
         },
         Parameter {
             name: "dtype",
             help: "the type of its elements",
-            kind: Kind::DType,
+            kind: ParameterKind::DType,
             default: Default::Text("f32"),
         },
         Parameter {
             name: "op",
             help: "how elements are combined",
-            kind: Kind::Word(&["sum", "prod", "min", "max"]),
+            kind: ParameterKind::Word(&["sum", "prod", "min", "max"]),
             default: Default::Text("sum"),
         },
         Parameter {
             name: "algorithm",
             help: "a name of `ccl.yaml`, a built-in algorithm, or `auto` for the fastest",
-            kind: Kind::Name,
+            kind: ParameterKind::Name,
             default: Default::Text("auto"),
         },
         Parameter {
             name: "ranks",
             help: "how many ranks take part, from SIP 0 on",
-            kind: Kind::Count { least: 1, most: 1 << 16 },
+            kind: ParameterKind::Count { least: 1, most: 1 << 16 },
             default: Default::Machine(|machine| machine.devices().to_string()),
         },
         SEED,

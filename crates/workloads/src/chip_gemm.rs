@@ -3,7 +3,7 @@
 
 use super::capacity::{self, PlannedTensor};
 use super::check::{Check, number};
-use super::parameters::{Default, Kind, Parameter, SEED, Settings};
+use super::parameters::{Default, Parameter, ParameterKind, SEED, Settings};
 use super::{Outcome, Setup, Workload, WorkloadError};
 use phalanx_device::{Dispatch, GraphOptions, KernelTask, OpenGraph};
 use phalanx_sim::MachineSpec;
@@ -18,7 +18,7 @@ use phalanx_torch::Tensor;
 use phalanx_torch::limits::ParameterError;
 use phalanx_torch::{Args, Grid};
 
-const SIDE: Kind = Kind::Count { least: 1, most: 1 << 13 };
+const SIDE: ParameterKind = ParameterKind::Count { least: 1, most: 1 << 13 };
 /// Most tasks of a graph of this workload.
 const MOST_TASKS: u64 = 1 << 18;
 
@@ -42,7 +42,7 @@ pub(super) const WORKLOAD: Workload = Workload {
         Parameter {
             name: "pes",
             help: "how many PEs of the chip are workers",
-            kind: Kind::Count { least: 1, most: 1 << 20 },
+            kind: ParameterKind::Count { least: 1, most: 1 << 20 },
             default: Default::Machine(|machine| {
                 (machine.cubes.count() * machine.pes.count()).to_string()
             }),
@@ -50,19 +50,19 @@ pub(super) const WORKLOAD: Workload = Workload {
         Parameter {
             name: "depth",
             help: "how many tasks a PE is sent at a time",
-            kind: Kind::Count { least: 1, most: 64 },
+            kind: ParameterKind::Count { least: 1, most: 64 },
             default: Default::Text("1"),
         },
         Parameter {
             name: "slots",
             help: "how many tasks can be unfinished",
-            kind: Kind::Count { least: 1, most: 1 << 20 },
+            kind: ParameterKind::Count { least: 1, most: 1 << 20 },
             default: Default::Text("1024"),
         },
         Parameter {
             name: "dispatch",
             help: "what starting a task costs on the chip; 0 ns: a launch command over the host link",
-            kind: Kind::Time,
+            kind: ParameterKind::Time,
             default: Default::Text("0 ns"),
         },
         SEED,

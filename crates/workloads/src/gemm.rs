@@ -7,7 +7,7 @@ mod choice;
 
 use super::capacity::{self, PlannedTensor};
 use super::check::{Check, numbers};
-use super::parameters::{Default, Kind, Parameter, SEED, Settings};
+use super::parameters::{Default, Parameter, ParameterKind, SEED, Settings};
 use super::{Outcome, Setup, Workload, WorkloadError};
 use phalanx_sim::MachineSpec;
 use phalanx_sim::kernel::{Gemm, GemmPlan, KernelError, Operand, SplitGemm, Tl};
@@ -18,7 +18,7 @@ use phalanx_sim::value::{DType, Evaluator, Value};
 use phalanx_torch::limits::ParameterError;
 use std::sync::Arc;
 
-const SIDE: Kind = Kind::Count { least: 1, most: MOST_SIDE };
+const SIDE: ParameterKind = ParameterKind::Count { least: 1, most: MOST_SIDE };
 const MOST_SIDE: u64 = 1 << 20;
 const _: () = assert!(MOST_SIDE * MOST_SIDE <= capacity::MOST_ELEMENTS);
 
@@ -47,31 +47,31 @@ pub(super) const WORKLOAD: Workload = Workload {
         Parameter {
             name: "dtype",
             help: "the type of a, b and c; sums are f32 (i32 for i32)",
-            kind: Kind::DType,
+            kind: ParameterKind::DType,
             default: Default::Text("f16"),
         },
         Parameter {
             name: "tile",
             help: "the block of a product: auto, engine, or m x n x k as in 128x256x64",
-            kind: Kind::Name,
+            kind: ParameterKind::Name,
             default: Default::Machine(choice::default_tile),
         },
         Parameter {
             name: "split_k",
             help: "the number of parts of k that are computed apart and added: auto, or a number",
-            kind: Kind::Name,
+            kind: ParameterKind::Name,
             default: Default::Machine(choice::default_split),
         },
         Parameter {
             name: "buffers",
             help: "2 or more to load the next operands while computing, 1 not to",
-            kind: Kind::Count { least: 1, most: 64 },
+            kind: ParameterKind::Count { least: 1, most: 64 },
             default: Default::Machine(choice::default_buffers),
         },
         Parameter {
             name: "pes",
             help: "how many PEs share the work, SIP after SIP",
-            kind: Kind::Count { least: 1, most: 1 << 20 },
+            kind: ParameterKind::Count { least: 1, most: 1 << 20 },
             default: Default::Machine(|machine| {
                 (machine.cubes.count() * machine.pes.count()).to_string()
             }),

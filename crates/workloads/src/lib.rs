@@ -40,7 +40,7 @@ pub use advice::SHORT;
 pub use check::Check;
 pub(crate) use check::{number, numbers};
 pub(crate) use parameters::SEED;
-pub use parameters::{Default, Kind, Parameter, Settings};
+pub use parameters::{Default, Parameter, ParameterKind, Settings};
 pub use phalanx_torch::limits::ParameterError;
 
 use phalanx_sim::machine::{Options, RunError};

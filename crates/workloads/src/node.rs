@@ -23,7 +23,7 @@ mod multi_chip_add;
 
 pub use check::{Check, Difference};
 
-use crate::{Default, Kind, Parameter, ParameterError, Settings};
+use crate::{Default, Parameter, ParameterError, ParameterKind, Settings};
 use harness::Harness;
 use phalanx_device::SimChip;
 use phalanx_runtime::Isolation;
@@ -96,9 +96,9 @@ pub struct Setup<'a> {
     pub tell: &'a dyn Fn(&str),
 }
 
-/// The outcome of a workload.
+/// The outcome of a workload on a node.
 #[derive(Clone, Debug)]
-pub struct Outcome {
+pub struct NodeOutcome {
     /// The runs of the graph.
     pub runs: Vec<Run>,
     /// The chips, by rank.
@@ -158,7 +158,7 @@ impl From<phalanx_runtime::TensorError> for NodeError {
 const REPEATS: Parameter = Parameter {
     name: "repeats",
     help: "how often the graph is run",
-    kind: Kind::Count { least: 1, most: 1 << 20 },
+    kind: ParameterKind::Count { least: 1, most: 1 << 20 },
     default: Default::Text("1"),
 };
 
@@ -166,7 +166,7 @@ const REPEATS: Parameter = Parameter {
 const SPOIL: Parameter = Parameter {
     name: "spoil",
     help: "yes: change one element before it is compared, to see a check fail",
-    kind: Kind::Word(&["no", "yes"]),
+    kind: ParameterKind::Word(&["no", "yes"]),
     default: Default::Text("no"),
 };
 
@@ -226,7 +226,7 @@ impl Workload {
     }
 
     /// Starts a node, runs the workload, compares its results, and stops the node.
-    pub fn run(&self, setup: &Setup<'_>, settings: &Settings) -> Result<Outcome, NodeError> {
+    pub fn run(&self, setup: &Setup<'_>, settings: &Settings) -> Result<NodeOutcome, NodeError> {
         let chips = self.chips(setup.machine, Some(setup.chips))?;
         let bytes = (self.bytes)(settings, chips)?;
         check_shared(bytes)?;
@@ -250,7 +250,7 @@ impl Workload {
         let sub_tasks =
             timeline.tasks.iter().filter(|span| span.worker >= chips.len()).count() as u64;
         worker.close()?;
-        Ok(Outcome { runs, chips, sub_tasks, check, startup, timeline })
+        Ok(NodeOutcome { runs, chips, sub_tasks, check, startup, timeline })
     }
 }
 

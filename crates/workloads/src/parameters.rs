@@ -16,14 +16,14 @@ pub struct Parameter {
     /// One line of help.
     pub help: &'static str,
     /// The values it takes.
-    pub kind: Kind,
+    pub kind: ParameterKind,
     /// Its default value.
     pub default: Default,
 }
 
 /// The values that a parameter takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum ParameterKind {
     /// A whole number in this range.
     Count {
         /// The least.
@@ -230,7 +230,7 @@ impl Parameter {
             inside.then_some(setting).ok_or_else(|| bad(what, help))
         };
         match self.kind {
-            Kind::Count { least, most } => {
+            ParameterKind::Count { least, most } => {
                 let help = format!("allowed: {least} to {most}");
                 let count = match units::parse_count(text) {
                     Err(error) if error.is_out_of_range() => {
@@ -241,7 +241,7 @@ impl Parameter {
                 let what = format!("{count} is out of range");
                 inside(Setting::Count(count), (least..=most).contains(&count), what, help)
             }
-            Kind::Bytes { least, most, multiple } => {
+            ParameterKind::Bytes { least, most, multiple } => {
                 let Bytes(bytes) = units::parse_bytes(text).map_err(|error| match error {
                     error if error.is_too_large() => {
                         bad(error.to_string(), format!("allowed: at most {}", Bytes(most)))
@@ -257,13 +257,13 @@ impl Parameter {
                 let fits = (least..=most).contains(&bytes) && bytes % multiple == 0;
                 inside(Setting::Bytes(bytes), fits, what, help)
             }
-            Kind::Time => {
+            ParameterKind::Time => {
                 let time = units::parse_time(text).map_err(quantity)?;
                 let what = format!("{} is out of range", units::show_time(time));
                 let help = format!("allowed: at most {}", units::show_time(MOST_TIME));
                 inside(Setting::Time(time), time <= MOST_TIME, what, help)
             }
-            Kind::DType => {
+            ParameterKind::DType => {
                 let help = || DTYPES.map(|dtype| dtype.to_string()).join(", ");
                 let refuse = |problem: String| bad(problem, format!("allowed: {}", help()));
                 let dtype: DType =
@@ -272,15 +272,17 @@ impl Parameter {
                 let problem = || refuse(format!("workloads do not compute in `{dtype}`"));
                 is_known.then_some(Setting::DType(dtype)).ok_or_else(problem)
             }
-            Kind::Sip => self.sip(text, machine),
-            Kind::Word(words) if words.contains(&text) => Ok(Setting::Word(text.to_owned())),
-            Kind::Word(words) => {
+            ParameterKind::Sip => self.sip(text, machine),
+            ParameterKind::Word(words) if words.contains(&text) => {
+                Ok(Setting::Word(text.to_owned()))
+            }
+            ParameterKind::Word(words) => {
                 let near = config::suggestion(text, words.iter().copied());
                 let near = near.map_or_else(String::new, |near| format!("did you mean `{near}`? "));
                 let help = format!("{near}allowed: {}", words.join(", "));
                 Err(bad(format!("`{text}` is not one of its words"), help))
             }
-            Kind::Name => Ok(Setting::Word(text.to_owned())),
+            ParameterKind::Name => Ok(Setting::Word(text.to_owned())),
         }
     }
 }
@@ -321,6 +323,6 @@ const MOST_TIME: Time = Time::us(1_000_000_000);
 pub(crate) const SEED: Parameter = Parameter {
     name: "seed",
     help: "where the input numbers come from",
-    kind: Kind::Count { least: 0, most: u64::MAX },
+    kind: ParameterKind::Count { least: 0, most: u64::MAX },
     default: Default::Text("0"),
 };

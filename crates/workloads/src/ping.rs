@@ -2,7 +2,7 @@
 
 use super::capacity::{self, PlannedTensor};
 use super::check::{Check, numbers};
-use super::parameters::{Default, Kind, Parameter, Settings};
+use super::parameters::{Default, Parameter, ParameterKind, Settings};
 use super::{Outcome, Setup, Workload, WorkloadError};
 use phalanx_sim::ipcq::{BufferKind, EdgeSpec};
 use phalanx_sim::kernel::{KernelError, Tl};
@@ -22,31 +22,31 @@ pub(super) const WORKLOAD: Workload = Workload {
         Parameter {
             name: "from",
             help: "the sending SIP",
-            kind: Kind::Sip,
+            kind: ParameterKind::Sip,
             default: Default::Text("0"),
         },
         Parameter {
             name: "to",
             help: "the receiving SIP",
-            kind: Kind::Sip,
+            kind: ParameterKind::Sip,
             default: Default::Text("1"),
         },
         Parameter {
             name: "bytes",
             help: "the size of a message",
-            kind: Kind::Bytes { least: 0, most: MOST_MESSAGE, multiple: 2 },
+            kind: ParameterKind::Bytes { least: 0, most: MOST_MESSAGE, multiple: 2 },
             default: Default::Text("64 KiB"),
         },
         Parameter {
             name: "messages",
             help: "how many",
-            kind: Kind::Count { least: 1, most: 1_000_000 },
+            kind: ParameterKind::Count { least: 1, most: 1_000_000 },
             default: Default::Text("1"),
         },
         Parameter {
             name: "chunk",
             help: "the unit in which a message moves from hop to hop (0: whole)",
-            kind: Kind::Bytes { least: 0, most: MOST_MESSAGE, multiple: 1 },
+            kind: ParameterKind::Bytes { least: 0, most: MOST_MESSAGE, multiple: 1 },
             default: Default::Text("0"),
         },
         super::parameters::SEED,

@@ -2,7 +2,7 @@
 
 use super::capacity::{self, PlannedTensor};
 use super::check::{Check, numbers};
-use super::parameters::{Default, Kind, Parameter, SEED, Settings};
+use super::parameters::{Default, Parameter, ParameterKind, SEED, Settings};
 use super::{Outcome, Setup, Workload, WorkloadError};
 use phalanx_sim::ipcq::EdgeSpec;
 use phalanx_sim::kernel::{KernelError, Tl, View};
@@ -22,7 +22,7 @@ pub(super) const WORKLOAD: Workload = Workload {
         Parameter {
             name: "chunks",
             help: "how many slots are sent",
-            kind: Kind::Count { least: 1, most: 100_000_000 },
+            kind: ParameterKind::Count { least: 1, most: 100_000_000 },
             default: Default::Text("64"),
         },
         SLOT_SIZE,
@@ -30,7 +30,7 @@ pub(super) const WORKLOAD: Workload = Workload {
         Parameter {
             name: "consume",
             help: "how long the receiver works on each",
-            kind: Kind::Time,
+            kind: ParameterKind::Time,
             default: Default::Text("0 ns"),
         },
         SEED,
@@ -44,7 +44,7 @@ pub(super) const WORKLOAD: Workload = Workload {
 pub(super) const SLOT_SIZE: Parameter = Parameter {
     name: "slot_size",
     help: "the size of a slot",
-    kind: Kind::Bytes { least: 4, most: MOST_MESSAGE, multiple: 4 },
+    kind: ParameterKind::Bytes { least: 4, most: MOST_MESSAGE, multiple: 4 },
     default: Default::Text("16 KiB"),
 };
 
@@ -52,7 +52,7 @@ pub(super) const SLOT_SIZE: Parameter = Parameter {
 pub(super) const N_SLOTS: Parameter = Parameter {
     name: "n_slots",
     help: "how many slots the receiver has",
-    kind: Kind::Count { least: 1, most: 1 << 20 },
+    kind: ParameterKind::Count { least: 1, most: 1 << 20 },
     default: Default::Text("4"),
 };
 

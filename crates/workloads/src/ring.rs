@@ -6,7 +6,7 @@
 
 use super::capacity::{self, PlannedTensor};
 use super::check::{Check, number, numbers};
-use super::parameters::{Default, Kind, Parameter, SEED, Settings};
+use super::parameters::{Default, Parameter, ParameterKind, SEED, Settings};
 use super::queue::{N_SLOTS, SLOT_SIZE, edge};
 use super::{Outcome, Setup, Workload, WorkloadError};
 use phalanx_sim::ipcq::EdgeSpec;
@@ -25,7 +25,7 @@ pub(super) const WORKLOAD: Workload = Workload {
         Parameter {
             name: "bytes",
             help: "the size of each rank's vector",
-            kind: Kind::Bytes { least: 4, most: MOST_BYTES, multiple: 4 },
+            kind: ParameterKind::Bytes { least: 4, most: MOST_BYTES, multiple: 4 },
             default: Default::Text("1 MiB"),
         },
         SLOT_SIZE,

@@ -4,7 +4,7 @@
 //! ranks and within `8 (ranks + 8)` roundings of the largest number of the reference: a norm and a softmax pass the
 //! roundings before them on, several-fold.
 
-use super::parameters::{Default, Kind, Parameter, SEED, Settings};
+use super::parameters::{Default, Parameter, ParameterKind, SEED, Settings};
 use super::tp_ranks::{
     ACTIVATION, CHECKED, DTYPE, FFN, RANKS, SIDE, Source, activated, activation, check,
     check_capacity, compare, ffn, run as run_ranks,
@@ -28,26 +28,26 @@ pub(super) const WORKLOAD: Workload = Workload {
         Parameter {
             name: "heads",
             help: "the heads of the attention, over all ranks (0: two a rank)",
-            kind: Kind::Count { least: 0, most: 1 << 16 },
+            kind: ParameterKind::Count { least: 0, most: 1 << 16 },
             default: Default::Text("0"),
         },
         FFN,
         Parameter {
             name: "sequence",
             help: "the tokens of a sequence",
-            kind: Kind::Count { least: 1, most: 1 << 16 },
+            kind: ParameterKind::Count { least: 1, most: 1 << 16 },
             default: Default::Text("128"),
         },
         Parameter {
             name: "batch",
             help: "how many sequences",
-            kind: Kind::Count { least: 1, most: 1 << 16 },
+            kind: ParameterKind::Count { least: 1, most: 1 << 16 },
             default: Default::Text("1"),
         },
         Parameter {
             name: "causal",
             help: "whether a token sees only itself and those before it",
-            kind: Kind::Word(&["no", "yes"]),
+            kind: ParameterKind::Word(&["no", "yes"]),
             default: Default::Text("no"),
         },
         ACTIVATION,

@@ -1,7 +1,7 @@
 //! Shared code of the workloads of tensor-parallel ranks.
 
 use super::check::{Check, number};
-use super::parameters::{Default, Kind, Parameter, Settings};
+use super::parameters::{Default, Parameter, ParameterKind, Settings};
 use super::{Outcome, Ranks, Setup, WorkloadError, capacity};
 use phalanx_sim::machine::Machine;
 use phalanx_sim::memory::MemoryError;
@@ -20,40 +20,40 @@ use std::rc::Rc;
 pub(super) const RANKS: Parameter = Parameter {
     name: "ranks",
     help: "how many ranks share the layers, one a SIP",
-    kind: Kind::Count { least: 1, most: 1 << 20 },
+    kind: ParameterKind::Count { least: 1, most: 1 << 20 },
     default: Default::Machine(|machine| machine.devices().to_string()),
 };
 
 pub(super) const ACTIVATION: Parameter = Parameter {
     name: "activation",
     help: "none, relu or gelu, between the two layers of the MLP",
-    kind: Kind::Word(&["none", "relu", "gelu"]),
+    kind: ParameterKind::Word(&["none", "relu", "gelu"]),
     default: Default::Text("gelu"),
 };
 
 pub(super) const DTYPE: Parameter = Parameter {
     name: "dtype",
     help: "the type of weights and activations; sums are f32",
-    kind: Kind::DType,
+    kind: ParameterKind::DType,
     default: Default::Text("f16"),
 };
 
 pub(super) const FFN: Parameter = Parameter {
     name: "ffn",
     help: "the features inside of the MLP (0: four times hidden)",
-    kind: Kind::Count { least: 0, most: 1 << 20 },
+    kind: ParameterKind::Count { least: 0, most: 1 << 20 },
     default: Default::Text("0"),
 };
 
 pub(super) const CHECKED: Parameter = Parameter {
     name: "checked",
     help: "how many tokens are compared with the reference",
-    kind: Kind::Count { least: 1, most: 1 << 20 },
+    kind: ParameterKind::Count { least: 1, most: 1 << 20 },
     default: Default::Text("8"),
 };
 
 /// A number of features or tokens.
-pub(super) const SIDE: Kind = Kind::Count { least: 1, most: 1 << 20 };
+pub(super) const SIDE: ParameterKind = ParameterKind::Count { least: 1, most: 1 << 20 };
 
 /// The features inside of the MLP.
 pub(super) fn ffn(settings: &Settings) -> usize {

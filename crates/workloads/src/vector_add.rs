@@ -2,7 +2,7 @@
 
 use super::capacity::{self, PlannedTensor};
 use super::check::{Check, numbers};
-use super::parameters::{Default, Kind, Parameter, SEED, Settings};
+use super::parameters::{Default, Parameter, ParameterKind, SEED, Settings};
 use super::{Outcome, Setup, Workload, WorkloadError};
 use phalanx_sim::MachineSpec;
 use phalanx_sim::kernel::{KernelError, Loading, Tile, Tl, View};
@@ -18,7 +18,7 @@ pub(super) const WORKLOAD: Workload = Workload {
         Parameter {
             name: "elements",
             help: "how many numbers each vector has",
-            kind: Kind::Count { least: 1, most: 1 << 36 },
+            kind: ParameterKind::Count { least: 1, most: 1 << 36 },
             default: Default::Text("1048576"),
         },
         SEED,

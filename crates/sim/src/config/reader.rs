@@ -7,7 +7,7 @@ use std::ops::RangeInclusive;
 use crate::spec::Efficiency;
 use crate::spelling::suggestion;
 use crate::time::Bytes;
-use crate::units::{self, Kind, QuantityError};
+use crate::units::{self, QuantityError, QuantityKind};
 
 pub use super::error::{Finding, Location};
 
@@ -562,8 +562,8 @@ fn refused(node: &YamlNode, key: Location, path: &str, error: &QuantityError) ->
     };
     if error.is_too_large() {
         let help = match error.kind() {
-            Kind::Capacity => Some(MEMORY_LIMIT.to_owned()),
-            Kind::Time => Some(latency_limit()),
+            QuantityKind::Capacity => Some(MEMORY_LIMIT.to_owned()),
+            QuantityKind::Time => Some(latency_limit()),
             _ => error.help(),
         };
         let finding = finding.label("too large");

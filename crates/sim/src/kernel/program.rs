@@ -55,7 +55,7 @@ struct Stores {
     open: RefCell<Vec<Rc<Transfer>>>,
 }
 
-/// What a program is called.
+/// The names of a program.
 struct Title {
     name: Rc<str>,
     /// Its name in traces.

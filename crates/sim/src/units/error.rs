@@ -1,6 +1,6 @@
 //! The errors of refused quantities (UNIT-3).
 
-use super::Kind;
+use super::QuantityKind;
 use super::number::DECIMALS;
 
 /// The error of a text that is not the expected quantity.
@@ -8,7 +8,7 @@ use super::number::DECIMALS;
 #[error("`{text}` {}", reason.describe(*kind))]
 pub struct QuantityError {
     text: String,
-    kind: Kind,
+    kind: QuantityKind,
     reason: Reason,
 }
 
@@ -25,9 +25,9 @@ impl QuantityError {
             }
             Reason::Zero => format!("use more than zero{}", or_unlimited(self.kind)),
             Reason::Negative => format!("use zero or more{}", or_unlimited(self.kind)),
-            Reason::TooFine if self.kind == Kind::Count => allowed,
+            Reason::TooFine if self.kind == QuantityKind::Count => allowed,
             Reason::TooFine => format!("the simulator counts whole {}", self.kind.grain()),
-            Reason::TooLarge if self.kind == Kind::Efficiency => allowed,
+            Reason::TooLarge if self.kind == QuantityKind::Efficiency => allowed,
             Reason::TooLarge => format!("at most {} {}", u64::MAX, self.kind.grain()),
             Reason::TooManyDecimals => format!("at most {DECIMALS} decimals; use a smaller unit"),
             _ => allowed,
@@ -50,12 +50,12 @@ impl QuantityError {
     }
 
     /// Returns the expected kind.
-    pub const fn kind(&self) -> Kind {
+    pub const fn kind(&self) -> QuantityKind {
         self.kind
     }
 }
 
-const fn or_unlimited(kind: Kind) -> &'static str {
+const fn or_unlimited(kind: QuantityKind) -> &'static str {
     if kind.takes_unlimited() { ", or `unlimited` for what costs nothing" } else { "" }
 }
 
@@ -71,19 +71,19 @@ pub(super) enum Reason {
     TooLarge,
     MissingUnit,
     Unlimited,
-    WrongKind { found: Kind },
+    WrongKind { found: QuantityKind },
     UnknownUnit { unit: String, suggestion: Option<&'static str> },
 }
 
 impl Reason {
-    fn describe(&self, kind: Kind) -> String {
+    fn describe(&self, kind: QuantityKind) -> String {
         match self {
             Self::Empty => format!("is empty, not {}", kind.name()),
             Self::NotANumber => format!("is not {}: it does not start with a number", kind.name()),
             Self::NotPlain => "is not written in plain decimal digits".to_owned(),
             Self::Negative => "is negative".to_owned(),
             Self::Zero => format!("is zero, which makes no sense for {}", kind.name()),
-            Self::TooFine if kind == Kind::Count => "is not a whole number".to_owned(),
+            Self::TooFine if kind == QuantityKind::Count => "is not a whole number".to_owned(),
             Self::TooFine => format!("is not a whole number of {}", kind.grain()),
             Self::TooManyDecimals => "has too many decimals".to_owned(),
             Self::TooLarge => "is too large".to_owned(),
@@ -98,7 +98,11 @@ impl Reason {
     }
 }
 
-pub(super) fn refuse<T>(text: &str, kind: Kind, reason: Reason) -> Result<T, QuantityError> {
+pub(super) fn refuse<T>(
+    text: &str,
+    kind: QuantityKind,
+    reason: Reason,
+) -> Result<T, QuantityError> {
     Err(QuantityError { text: shorten(text.trim()), kind, reason })
 }
 

@@ -5,21 +5,21 @@ use std::cmp::Reverse;
 use crate::spec::Efficiency;
 use crate::time::{Bandwidth, Capacity, Rate, Time};
 
-use super::{Kind, UNLIMITED};
+use super::{QuantityKind, UNLIMITED};
 
 /// Formats a bandwidth in the unit with the shortest text: `128 GB/s`, `500 MiB/s`, `unlimited`.
 pub fn show_bandwidth(bandwidth: Bandwidth) -> String {
-    limited(bandwidth.as_per_second(), Kind::Bandwidth)
+    limited(bandwidth.as_per_second(), QuantityKind::Bandwidth)
 }
 
 /// Formats a compute rate: `8.192 TFLOP/s`, `unlimited`.
 pub fn show_rate(rate: Rate) -> String {
-    limited(rate.as_per_second(), Kind::Rate)
+    limited(rate.as_per_second(), QuantityKind::Rate)
 }
 
 /// Formats a time in the unit with the shortest text: `1 us`, `1.5 ns`, `0 ns`.
 pub fn show_time(time: Time) -> String {
-    if time == Time::ZERO { "0 ns".to_owned() } else { shortest(time.as_ps(), Kind::Time) }
+    if time == Time::ZERO { "0 ns".to_owned() } else { shortest(time.as_ps(), QuantityKind::Time) }
 }
 
 /// Formats a capacity: `2 MiB`, `unlimited`.
@@ -40,12 +40,12 @@ pub fn show_efficiency(efficiency: Efficiency) -> String {
     text.trim_end_matches('0').trim_end_matches('.').to_owned()
 }
 
-fn limited(value: Option<u64>, kind: Kind) -> String {
+fn limited(value: Option<u64>, kind: QuantityKind) -> String {
     value.map_or_else(|| UNLIMITED.to_owned(), |value| shortest(value, kind))
 }
 
 /// Formats `value` in the unit with at most three decimals and the fewest digits; the larger of equal units.
-fn shortest(value: u64, kind: Kind) -> String {
+fn shortest(value: u64, kind: QuantityKind) -> String {
     let units = kind.units().iter().filter(|unit| unit.listed);
     let exact = units.filter_map(|unit| Some((decimal(value, unit.factor)?, unit)));
     let digits = |number: &str| number.bytes().filter(u8::is_ascii_digit).count();

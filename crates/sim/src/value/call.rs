@@ -293,7 +293,7 @@ impl Value {
     /// # Panics
     ///
     /// If the length does not fit, or the axis is empty.
-    pub fn arg_extreme(a: &Self, axes: Axes, largest: bool) -> Self {
+    pub(crate) fn arg_extreme(a: &Self, axes: Axes, largest: bool) -> Self {
         assert_eq!(a.len, axes.elements(), "VAL-6: shape of a reduction");
         assert!(axes.axis > 0, "VAL-6: the extreme of nothing");
         let len = axes.outer * axes.inner;
@@ -362,7 +362,7 @@ impl Value {
     }
 
     /// Records four random `u32`s for each counter (a whole number): Philox 4x32 with this seed (CALL-4).
-    pub fn philox(seed: u64, counters: &Self, rounds: u32) -> [Self; 4] {
+    pub(crate) fn philox(seed: u64, counters: &Self, rounds: u32) -> [Self; 4] {
         let n = counters.len;
         let call = Call::Philox { seed, rounds };
         let words = Self::call(DType::U32, 4 * n, call, vec![counters.clone()]);

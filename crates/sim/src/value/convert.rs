@@ -7,7 +7,7 @@
 //! - **CONV-4 (through f32).** A whole number becomes the nearest float; of fewer than 32 bits by way of `f32`.
 
 use super::buffer::{Buffer, Scalar, Slice};
-use super::dtype::Kind;
+use super::dtype::Arithmetic;
 use super::number::Number;
 use super::{DType, Element};
 use crate::with_element;
@@ -17,8 +17,8 @@ use bytemuck::cast_slice_mut;
 #[inline]
 pub(super) fn convert<A: Number, B: Number>(x: A) -> B {
     match (A::DTYPE.kind(), B::DTYPE.kind()) {
-        (Kind::Whole, Kind::Whole) => B::from_i64(x.to_i64()),
-        (Kind::Double, _) | (_, Kind::Double) => B::from_f64(x.to_f64()),
+        (Arithmetic::Whole, Arithmetic::Whole) => B::from_i64(x.to_i64()),
+        (Arithmetic::Double, _) | (_, Arithmetic::Double) => B::from_f64(x.to_f64()),
         _ => B::from_f32(x.to_f32()),
     }
 }
@@ -26,8 +26,10 @@ pub(super) fn convert<A: Number, B: Number>(x: A) -> B {
 /// Converts an element of any type.
 pub(super) fn scalar(x: Scalar, dtype: DType) -> Scalar {
     match (x.dtype().kind(), dtype.kind()) {
-        (Kind::Whole, Kind::Whole) => with_element!(dtype, T => T::from_i64(x.to_i64()).scalar()),
-        (Kind::Double, _) | (_, Kind::Double) => {
+        (Arithmetic::Whole, Arithmetic::Whole) => {
+            with_element!(dtype, T => T::from_i64(x.to_i64()).scalar())
+        }
+        (Arithmetic::Double, _) | (_, Arithmetic::Double) => {
             with_element!(dtype, T => <T as Number>::from_f64(x.to_f64()).scalar())
         }
         _ => with_element!(dtype, T => <T as Number>::from_f32(x.to_f32()).scalar()),
@@ -48,12 +50,12 @@ pub(super) fn slice(from: Slice<'_>, to: &mut [u8], dtype: DType) {
 
 fn chunk(from: Slice<'_>, to: &mut [u8], dtype: DType) {
     match (from.dtype().kind(), dtype.kind()) {
-        (Kind::Whole, Kind::Whole) => {
+        (Arithmetic::Whole, Arithmetic::Whole) => {
             let mut wide = [0_i64; CHUNK];
             with_element!(from.dtype(), A => each(from.of::<A>(), &mut wide, A::to_i64));
             with_element!(dtype, B => each(&wide, cast_slice_mut::<u8, B>(to), B::from_i64));
         }
-        (Kind::Double, _) | (_, Kind::Double) => {
+        (Arithmetic::Double, _) | (_, Arithmetic::Double) => {
             let mut wide = [0_f64; CHUNK];
             with_element!(from.dtype(), A => each(from.of::<A>(), &mut wide, Number::to_f64));
             with_element!(dtype, B => each(&wide, cast_slice_mut::<u8, B>(to), <B as Number>::from_f64));

@@ -40,7 +40,7 @@ pub enum DType {
 
 /// The kind of number that a type holds, which decides how it is computed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum Arithmetic {
     /// A float that is computed in `f32`.
     Narrow,
     /// A float that is computed in `f64`.
@@ -106,7 +106,7 @@ impl DType {
 
     /// True if elements are floating-point numbers.
     pub const fn is_float(self) -> bool {
-        !matches!(self.kind(), Kind::Whole)
+        !matches!(self.kind(), Arithmetic::Whole)
     }
 
     /// True if elements are 8-bit floating-point numbers.
@@ -126,11 +126,11 @@ impl DType {
         }
     }
 
-    pub(crate) const fn kind(self) -> Kind {
+    pub(crate) const fn kind(self) -> Arithmetic {
         match self {
-            Self::F64 => Kind::Double,
-            Self::F32 | Self::F16 | Self::Bf16 | Self::F8e4m3 | Self::F8e5m2 => Kind::Narrow,
-            _ => Kind::Whole,
+            Self::F64 => Arithmetic::Double,
+            Self::F32 | Self::F16 | Self::Bf16 | Self::F8e4m3 | Self::F8e5m2 => Arithmetic::Narrow,
+            _ => Arithmetic::Whole,
         }
     }
 }

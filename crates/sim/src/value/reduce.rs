@@ -4,7 +4,7 @@
 
 use super::block;
 use super::buffer::{Buffer, Slice};
-use super::dtype::Kind;
+use super::dtype::Arithmetic;
 use super::element::Element;
 use super::lanes::{self, Job, Lanes};
 use super::node::Reduction;
@@ -20,7 +20,7 @@ pub(super) fn run(reduction: &Reduction) -> Buffer {
     let source = reduction.source.ready_elements();
     match source {
         Slice::F32(source) => Buffer::F32(floats(reduction, source)),
-        other if other.dtype().kind() == Kind::Narrow => {
+        other if other.dtype().kind() == Arithmetic::Narrow => {
             block::narrow(other.dtype(), &floats(reduction, &block::widen(other)))
         }
         other => with_element!(other.dtype(), T => T::buffer(plain::<T>(reduction, other.of()))),

@@ -72,7 +72,7 @@ impl ModelParallel {
 
 /// A kind of group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Kind {
+pub enum GroupKind {
     /// Ranks that hold the same weights and process different data.
     Data,
     /// Data parallel ranks, with the ranks that share a sequence.
@@ -99,7 +99,7 @@ pub enum Kind {
     ExpertData,
 }
 
-impl Kind {
+impl GroupKind {
     /// Its name in errors.
     fn name(self) -> &'static str {
         match self {
@@ -123,7 +123,10 @@ impl Kind {
 pub type GroupList = Vec<Vec<usize>>;
 
 /// Returns the groups of each kind, in the order in which ranks make them.
-pub fn rank_groups(sizes: &ModelParallel, world: usize) -> Result<Vec<(Kind, GroupList)>, Error> {
+pub fn rank_groups(
+    sizes: &ModelParallel,
+    world: usize,
+) -> Result<Vec<(GroupKind, GroupList)>, Error> {
     let [dense, sparse] = sizes.grids(world)?;
     let pipelines = dense.groups("pp");
     let ends = |stages: &Vec<usize>| {
@@ -132,25 +135,25 @@ pub fn rank_groups(sizes: &ModelParallel, world: usize) -> Result<Vec<(Kind, Gro
         ends
     };
     Ok(vec![
-        (Kind::Data, dense.groups("dp")),
-        (Kind::DataWithContext, dense.groups("dp-cp")),
-        (Kind::Context, dense.groups("cp")),
-        (Kind::Model, dense.groups("tp-pp")),
-        (Kind::Tensor, dense.groups("tp")),
-        (Kind::Embedding, pipelines.iter().map(ends).collect()),
-        (Kind::Pipeline, pipelines),
-        (Kind::TensorAndData, dense.groups("tp-dp")),
-        (Kind::TensorAndContext, dense.groups("tp-cp")),
-        (Kind::Expert, sparse.groups("ep")),
-        (Kind::ExpertTensor, sparse.groups("tp")),
-        (Kind::ExpertData, sparse.groups("dp")),
+        (GroupKind::Data, dense.groups("dp")),
+        (GroupKind::DataWithContext, dense.groups("dp-cp")),
+        (GroupKind::Context, dense.groups("cp")),
+        (GroupKind::Model, dense.groups("tp-pp")),
+        (GroupKind::Tensor, dense.groups("tp")),
+        (GroupKind::Embedding, pipelines.iter().map(ends).collect()),
+        (GroupKind::Pipeline, pipelines),
+        (GroupKind::TensorAndData, dense.groups("tp-dp")),
+        (GroupKind::TensorAndContext, dense.groups("tp-cp")),
+        (GroupKind::Expert, sparse.groups("ep")),
+        (GroupKind::ExpertTensor, sparse.groups("tp")),
+        (GroupKind::ExpertData, sparse.groups("dp")),
     ])
 }
 
 /// The groups of a rank, and the overrides of its getters.
 #[derive(Default)]
 pub(crate) struct ParallelState {
-    groups: RefCell<BTreeMap<Kind, ProcessGroup>>,
+    groups: RefCell<BTreeMap<GroupKind, ProcessGroup>>,
     tensor_rank: Cell<Option<usize>>,
     tensor_world_size: Cell<Option<usize>>,
     pipeline_rank: Cell<Option<usize>>,
@@ -187,14 +190,16 @@ pub fn initialize_model_parallel(cx: &Rank, sizes: &ModelParallel) -> Result<(),
 
 /// True if groups were made.
 pub fn is_initialized(cx: &Rank) -> bool {
-    state(cx).groups.borrow().contains_key(&Kind::Data)
+    state(cx).groups.borrow().contains_key(&GroupKind::Data)
 }
 
 /// True if the groups of tensors, stages and data were made.
 pub fn model_parallel_is_initialized(cx: &Rank) -> bool {
     let state = state(cx);
     let groups = state.groups.borrow();
-    [Kind::Tensor, Kind::Pipeline, Kind::Data].iter().all(|kind| groups.contains_key(kind))
+    [GroupKind::Tensor, GroupKind::Pipeline, GroupKind::Data]
+        .iter()
+        .all(|kind| groups.contains_key(kind))
 }
 
 /// Forgets all groups and overrides.
@@ -203,7 +208,7 @@ pub fn destroy_model_parallel(cx: &Rank) {
 }
 
 /// This rank's group of a kind.
-fn get_group(cx: &Rank, kind: Kind) -> Result<ProcessGroup, Error> {
+fn get_group(cx: &Rank, kind: GroupKind) -> Result<ProcessGroup, Error> {
     let missing = || {
         // Inner stages have no part in the embedding; of all other kinds every rank has a group.
         Error::argument(format!("{} group is not initialized", kind.name()))
@@ -211,7 +216,7 @@ fn get_group(cx: &Rank, kind: Kind) -> Result<ProcessGroup, Error> {
     state(cx).groups.borrow().get(&kind).cloned().ok_or_else(missing)
 }
 
-fn rank_in(cx: &Rank, kind: Kind) -> Result<usize, Error> {
+fn rank_in(cx: &Rank, kind: GroupKind) -> Result<usize, Error> {
     Ok(get_group(cx, kind)?.rank().expect("kept because it is a member"))
 }
 
@@ -220,17 +225,17 @@ macro_rules! of_kind {
     ($kind:ident, $what:literal, $group:ident, $rank:ident, $size:ident) => {
         #[doc = concat!("The ", $what, " group.")]
         pub fn $group(cx: &Rank) -> Result<ProcessGroup, Error> {
-            get_group(cx, Kind::$kind)
+            get_group(cx, GroupKind::$kind)
         }
 
         #[doc = concat!("This rank's number in the ", $what, " group.")]
         pub fn $rank(cx: &Rank) -> Result<usize, Error> {
-            rank_in(cx, Kind::$kind)
+            rank_in(cx, GroupKind::$kind)
         }
 
         #[doc = concat!("The size of the ", $what, " group.")]
         pub fn $size(cx: &Rank) -> Result<usize, Error> {
-            Ok(get_group(cx, Kind::$kind)?.size())
+            Ok(get_group(cx, GroupKind::$kind)?.size())
         }
     };
 }
@@ -266,32 +271,32 @@ of_kind!(
 
 /// Returns the group of one copy of the model.
 pub fn get_model_parallel_group(cx: &Rank) -> Result<ProcessGroup, Error> {
-    get_group(cx, Kind::Model)
+    get_group(cx, GroupKind::Model)
 }
 
 /// Returns the group that shares the tensors of a layer.
 pub fn get_tensor_model_parallel_group(cx: &Rank) -> Result<ProcessGroup, Error> {
-    get_group(cx, Kind::Tensor)
+    get_group(cx, GroupKind::Tensor)
 }
 
 /// This rank's number among those that share the tensors of a layer.
 pub fn get_tensor_model_parallel_rank(cx: &Rank) -> Result<usize, Error> {
-    told(state(cx).tensor_rank.get(), || rank_in(cx, Kind::Tensor))
+    told(state(cx).tensor_rank.get(), || rank_in(cx, GroupKind::Tensor))
 }
 
 /// Returns the number of ranks that share the tensors of a layer.
 pub fn get_tensor_model_parallel_world_size(cx: &Rank) -> Result<usize, Error> {
-    told(state(cx).tensor_world_size.get(), || Ok(get_group(cx, Kind::Tensor)?.size()))
+    told(state(cx).tensor_world_size.get(), || Ok(get_group(cx, GroupKind::Tensor)?.size()))
 }
 
 /// Returns the first of the ranks that share the tensors of a layer, by its number in the world.
 pub fn get_tensor_model_parallel_src_rank(cx: &Rank) -> Result<usize, Error> {
-    Ok(get_group(cx, Kind::Tensor)?.members()[0])
+    Ok(get_group(cx, GroupKind::Tensor)?.members()[0])
 }
 
 /// Returns the first of the ranks that hold the same weights, by its number in the world.
 pub fn get_data_parallel_src_rank(cx: &Rank) -> Result<usize, Error> {
-    Ok(get_group(cx, Kind::Data)?.members()[0])
+    Ok(get_group(cx, GroupKind::Data)?.members()[0])
 }
 
 /// Overrides [`get_tensor_model_parallel_rank`].
@@ -306,17 +311,17 @@ pub fn set_tensor_model_parallel_world_size(cx: &Rank, size: usize) {
 
 /// Returns the stages of this rank's model.
 pub fn get_pipeline_model_parallel_group(cx: &Rank) -> Result<ProcessGroup, Error> {
-    get_group(cx, Kind::Pipeline)
+    get_group(cx, GroupKind::Pipeline)
 }
 
 /// This rank's stage.
 pub fn get_pipeline_model_parallel_rank(cx: &Rank) -> Result<usize, Error> {
-    told(state(cx).pipeline_rank.get(), || rank_in(cx, Kind::Pipeline))
+    told(state(cx).pipeline_rank.get(), || rank_in(cx, GroupKind::Pipeline))
 }
 
 /// Returns the number of stages.
 pub fn get_pipeline_model_parallel_world_size(cx: &Rank) -> Result<usize, Error> {
-    told(state(cx).pipeline_world_size.get(), || Ok(get_group(cx, Kind::Pipeline)?.size()))
+    told(state(cx).pipeline_world_size.get(), || Ok(get_group(cx, GroupKind::Pipeline)?.size()))
 }
 
 /// Overrides [`get_pipeline_model_parallel_rank`].
@@ -331,12 +336,12 @@ pub fn set_pipeline_model_parallel_world_size(cx: &Rank, size: usize) {
 
 /// Returns the rank of the first stage, by its number in the world.
 pub fn get_pipeline_model_parallel_first_rank(cx: &Rank) -> Result<usize, Error> {
-    Ok(get_group(cx, Kind::Pipeline)?.members()[0])
+    Ok(get_group(cx, GroupKind::Pipeline)?.members()[0])
 }
 
 /// Returns the rank of the last stage, by its number in the world.
 pub fn get_pipeline_model_parallel_last_rank(cx: &Rank) -> Result<usize, Error> {
-    let group = get_group(cx, Kind::Pipeline)?;
+    let group = get_group(cx, GroupKind::Pipeline)?;
     Ok(group.members()[group.size() - 1])
 }
 
@@ -347,11 +352,11 @@ pub fn get_pipeline_model_parallel_next_rank(cx: &Rank) -> Result<usize, Error> 
 
 /// Returns the rank of the previous stage, by its number in the world; the last stage precedes the first.
 pub fn get_pipeline_model_parallel_prev_rank(cx: &Rank) -> Result<usize, Error> {
-    stage_after(cx, get_group(cx, Kind::Pipeline)?.size() - 1)
+    stage_after(cx, get_group(cx, GroupKind::Pipeline)?.size() - 1)
 }
 
 fn stage_after(cx: &Rank, steps: usize) -> Result<usize, Error> {
-    let group = get_group(cx, Kind::Pipeline)?;
+    let group = get_group(cx, GroupKind::Pipeline)?;
     let stage = get_pipeline_model_parallel_rank(cx)?;
     Ok(group.members()[(stage + steps) % group.size()])
 }

@@ -3,7 +3,7 @@
 
 use super::harness::Harness;
 use super::{Chips, NodeError, REPEATS, SPOIL, Workload};
-use crate::{Default, Kind, Parameter, ParameterError, SEED, Settings, numbers};
+use crate::{Default, Parameter, ParameterError, ParameterKind, SEED, Settings, numbers};
 use phalanx_device::{Operand, SimChip};
 use phalanx_runtime::{
     Call, Callable, DType, Domain, DomainSpec, Failure, Orchestrator, Task, Tensor, register,
@@ -24,7 +24,7 @@ pub(super) const WORKLOAD: Workload = Workload {
 pub(super) const ELEMENTS: Parameter = Parameter {
     name: "elements",
     help: "how many numbers each vector has",
-    kind: Kind::Count { least: 1, most: 1 << 22 },
+    kind: ParameterKind::Count { least: 1, most: 1 << 22 },
     default: Default::Text("256"),
 };
 

@@ -3,13 +3,13 @@
 
 use super::harness::Harness;
 use super::{Chips, NodeError, REPEATS, SPOIL, Workload};
-use crate::{Default, Kind, Parameter, ParameterError, SEED, Settings, number};
+use crate::{Default, Parameter, ParameterError, ParameterKind, SEED, Settings, number};
 use phalanx_device::SimChip;
 use phalanx_runtime::{Call, Callable, DType, Failure, Target, Task, Tensor, register};
 use phalanx_sim::kernel::{Gemm, KernelError, Operand, Tl, View};
 use phalanx_torch::{Args, Grid};
 
-const SIDE: Kind = Kind::Count { least: 1, most: 1 << 11 };
+const SIDE: ParameterKind = ParameterKind::Count { least: 1, most: 1 << 11 };
 
 pub(super) const WORKLOAD: Workload = Workload {
     name: "ffn-tp",

@@ -16,7 +16,7 @@ pub(super) use callables::{COMBINE, DISPATCH, EXPERT};
 
 use super::harness::Harness;
 use super::{Chips, NodeError, REPEATS, SPOIL, Workload};
-use crate::{Default, Kind, Parameter, ParameterError, SEED, Settings};
+use crate::{Default, Parameter, ParameterError, ParameterKind, SEED, Settings};
 use phalanx_runtime::{Call, DType, DomainSpec, Failure, Orchestrator, Target, Tensor};
 use phalanx_sim::value::bf16;
 use plan::{Plan, Tokens};
@@ -27,7 +27,7 @@ const fn count(
     most: u64,
     usual: &'static str,
 ) -> Parameter {
-    let kind = Kind::Count { least: 1, most };
+    let kind = ParameterKind::Count { least: 1, most };
     Parameter { name, help, kind, default: Default::Text(usual) }
 }
 

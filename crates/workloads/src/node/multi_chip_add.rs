@@ -4,7 +4,7 @@
 use super::harness::Harness;
 use super::{Chips, NodeError, REPEATS, SPOIL, Workload};
 use crate::{
-    Default, Kind, Parameter, ParameterError, SEED, Settings, number, numbers, vector_add,
+    Default, Parameter, ParameterError, ParameterKind, SEED, Settings, number, numbers, vector_add,
 };
 use phalanx_device::SimChip;
 use phalanx_runtime::{Call, Callable, DType, Failure, Target, Task, Tensor, register};
@@ -17,7 +17,7 @@ pub(super) const WORKLOAD: Workload = Workload {
         Parameter {
             name: "elements",
             help: "how many numbers each vector has",
-            kind: Kind::Count { least: 1, most: 1 << 24 },
+            kind: ParameterKind::Count { least: 1, most: 1 << 24 },
             default: Default::Text("65536"),
         },
         REPEATS,

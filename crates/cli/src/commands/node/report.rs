@@ -7,7 +7,7 @@ use phalanx_runtime::Isolation;
 use phalanx_sim::MachineSpec;
 use phalanx_sim::report::{Style, Table};
 use phalanx_workloads::Settings;
-use phalanx_workloads::node::{Chip, Difference, Outcome, Run, Workload};
+use phalanx_workloads::node::{Chip, Difference, NodeOutcome, Run, Workload};
 use serde::Serialize;
 use std::time::Duration;
 
@@ -21,7 +21,7 @@ pub(super) struct Finished<'a> {
     pub(super) settings: Settings,
     pub(super) isolation: Isolation,
     pub(super) sub_workers: u32,
-    pub(super) outcome: Outcome,
+    pub(super) outcome: NodeOutcome,
     pub(super) wall: Duration,
 }
 
@@ -101,7 +101,7 @@ impl Finished<'_> {
 
     /// The report for programs; its keys are stable.
     pub(super) fn json(&self) -> impl Serialize + '_ {
-        let Outcome { runs, chips, sub_tasks, check, startup, .. } = &self.outcome;
+        let NodeOutcome { runs, chips, sub_tasks, check, startup, .. } = &self.outcome;
         NodeReportJson {
             workload: self.workload.name,
             machine: &self.spec.name,

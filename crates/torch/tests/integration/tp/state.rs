@@ -1,6 +1,6 @@
 use super::{bare, refusal};
 use phalanx_torch::tp::ModelParallel;
-use phalanx_torch::tp::parallel_state::{self as state, Kind, RankGrid};
+use phalanx_torch::tp::parallel_state::{self as state, GroupKind, RankGrid};
 use phalanx_torch::{distributed as dist, multiprocessing};
 use std::collections::BTreeMap;
 
@@ -25,7 +25,7 @@ fn oracle(sizes: &[(&str, usize)], kinds: &[&str]) -> Vec<Vec<usize>> {
     order.iter().map(|key| groups[key].clone()).collect()
 }
 
-fn groups_of(sizes: &ModelParallel, world: usize, kind: Kind) -> Vec<Vec<usize>> {
+fn groups_of(sizes: &ModelParallel, world: usize, kind: GroupKind) -> Vec<Vec<usize>> {
     let all = state::rank_groups(sizes, world).unwrap();
     all.into_iter().find(|(other, _)| *other == kind).unwrap().1
 }
@@ -34,15 +34,15 @@ fn groups_of(sizes: &ModelParallel, world: usize, kind: Kind) -> Vec<Vec<usize>>
 fn t1_groups_are_those_of_the_examples() {
     let sizes = ModelParallel::new(2, 4);
     let pairs: Vec<Vec<usize>> = (0..8).map(|group| vec![2 * group, 2 * group + 1]).collect();
-    assert_eq!(groups_of(&sizes, 16, Kind::Tensor), pairs);
+    assert_eq!(groups_of(&sizes, 16, GroupKind::Tensor), pairs);
     let data = [[0, 2], [1, 3], [4, 6], [5, 7], [8, 10], [9, 11], [12, 14], [13, 15]];
-    assert_eq!(groups_of(&sizes, 16, Kind::Data), data.map(Vec::from));
+    assert_eq!(groups_of(&sizes, 16, GroupKind::Data), data.map(Vec::from));
     let stages = [[0, 4, 8, 12], [1, 5, 9, 13], [2, 6, 10, 14], [3, 7, 11, 15]];
-    assert_eq!(groups_of(&sizes, 16, Kind::Pipeline), stages.map(Vec::from));
+    assert_eq!(groups_of(&sizes, 16, GroupKind::Pipeline), stages.map(Vec::from));
     let models = [[0, 1, 4, 5, 8, 9, 12, 13], [2, 3, 6, 7, 10, 11, 14, 15]];
-    assert_eq!(groups_of(&sizes, 16, Kind::Model), models.map(Vec::from));
+    assert_eq!(groups_of(&sizes, 16, GroupKind::Model), models.map(Vec::from));
     let ends = [[0, 12], [1, 13], [2, 14], [3, 15]];
-    assert_eq!(groups_of(&sizes, 16, Kind::Embedding), ends.map(Vec::from));
+    assert_eq!(groups_of(&sizes, 16, GroupKind::Embedding), ends.map(Vec::from));
 }
 
 #[test]
@@ -71,7 +71,7 @@ fn t1_groups_are_those_of_the_oracle_on_a_grid_of_sizes_and_orders() {
                     ..ModelParallel::default()
                 };
                 let world = tp * pp * cp * dp;
-                assert_eq!(groups_of(&model, world, Kind::Data), oracle(&ordered, &["dp"]));
+                assert_eq!(groups_of(&model, world, GroupKind::Data), oracle(&ordered, &["dp"]));
             }
         }
     }
@@ -81,10 +81,16 @@ fn t1_groups_are_those_of_the_oracle_on_a_grid_of_sizes_and_orders() {
 fn t1_experts_have_groups_of_their_own() {
     let sizes =
         ModelParallel { tensor: 2, expert: 2, expert_tensor: Some(1), ..ModelParallel::default() };
-    assert_eq!(groups_of(&sizes, 8, Kind::Expert), [[0, 1], [2, 3], [4, 5], [6, 7]].map(Vec::from));
-    assert_eq!(groups_of(&sizes, 8, Kind::ExpertData), [[0, 2, 4, 6], [1, 3, 5, 7]].map(Vec::from));
     assert_eq!(
-        groups_of(&sizes, 8, Kind::ExpertTensor),
+        groups_of(&sizes, 8, GroupKind::Expert),
+        [[0, 1], [2, 3], [4, 5], [6, 7]].map(Vec::from)
+    );
+    assert_eq!(
+        groups_of(&sizes, 8, GroupKind::ExpertData),
+        [[0, 2, 4, 6], [1, 3, 5, 7]].map(Vec::from)
+    );
+    assert_eq!(
+        groups_of(&sizes, 8, GroupKind::ExpertTensor),
         (0..8).map(|r| vec![r]).collect::<Vec<_>>()
     );
 }
