@@ -198,13 +198,16 @@ pub(crate) struct MessageBody {
 
 /// One directed queue.
 ///
-/// The fields that every message uses come first, to fit few cache lines.
+/// The fields that every message uses come first, to fit few cache lines: the first line is about messages and slots, the
+/// second is what both ends need besides, the third and the fourth belong to the sender.
 #[repr(C, align(64))]
 pub(crate) struct Edge {
     /// Arrived messages, then messages in flight, then pending messages.
     pub(crate) messages: RingBuffer<Message>,
     pub(crate) arrived: usize,
     pub(crate) in_flight: usize,
+    /// Number of messages in flight that are at the receiver's SIP, on their way to their slots.
+    pub(crate) arriving: usize,
     /// Number of messages ever received, so that a message keeps its number.
     pub(crate) received: u64,
     pub(crate) credits: u32,
@@ -214,12 +217,7 @@ pub(crate) struct Edge {
     pub(crate) sender: Option<TaskId>,
     /// Credits on their way home, and credits that are home and not taken (IPC-5).
     pub(crate) returning: RingBuffer<Returning>,
-    /// Time at which the last message left.
-    pub(crate) last_grant: Time,
     pub(crate) credit_latency: Time,
-    /// The port of the sender's SIP, and the next SIP of the route.
-    pub(crate) port: usize,
-    pub(crate) next: u32,
     /// True if one link is the whole route, and nothing before the link takes time.
     pub(crate) direct: bool,
     /// True if the critical paths of messages on their one link are in the exit of the edge.
@@ -231,17 +229,22 @@ pub(crate) struct Edge {
     /// True if sender and receiver have the same settings.
     pub(crate) agreed: bool,
     pub(crate) retry_scheduled: bool,
-    /// Topics of the sender, each with the number of its first message.
-    pub(crate) topics: VecDeque<(u64, Topic)>,
     /// True if a credit is an event only while a message is pending (IPC-5).
     pub(crate) lazy: bool,
+    /// True if the receiver's slots are in its scratch memory.
+    pub(crate) is_in_tcm: bool,
     pub(crate) stats: EdgeStats,
+    /// Time at which the last message left.
+    pub(crate) last_grant: Time,
+    /// The port of the sender's SIP, and the next SIP of the route.
+    pub(crate) port: usize,
+    pub(crate) next: u32,
     pub(crate) name: EdgeName,
     /// The sender's settings and the receiver's settings.
     pub(crate) spec: EdgeSpec,
     pub(crate) receiver_spec: EdgeSpec,
-    /// Number of messages in flight that are at the receiver's SIP, on their way to their slots.
-    pub(crate) arriving: usize,
+    /// Topics of the sender, each with the number of its first message.
+    pub(crate) topics: VecDeque<(u64, Topic)>,
     pub(crate) hops: u32,
     /// The first hop of the route, if there is a route between SIPs, and the way to its port inside the sender's SIP.
     pub(crate) hop: Hop,
@@ -328,6 +331,7 @@ impl Edge {
             retry_scheduled: false,
             topics: VecDeque::new(),
             lazy: is_lazy(name, &spec),
+            is_in_tcm: spec.buffer_kind == BufferKind::Tcm,
             stats: EdgeStats::default(),
         }
     }
@@ -346,6 +350,7 @@ impl Edge {
     /// Changes the receiver's settings.
     pub(crate) fn set_receiver_spec(&mut self, spec: EdgeSpec) {
         self.receiver_spec = spec;
+        self.is_in_tcm = spec.buffer_kind == BufferKind::Tcm;
         self.agreed = self.spec == spec;
     }
 

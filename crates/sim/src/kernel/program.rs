@@ -23,6 +23,8 @@ pub(crate) struct Program {
     pe: PeId,
     /// Index of the PE in its SIP.
     index: usize,
+    /// The number of the line of its source, if it says.
+    line: Cell<Option<u32>>,
     /// End of the time accounted for: the instant at which the program last ran.
     cursor: Cell<Time>,
     path: Cell<Path>,
@@ -48,8 +50,6 @@ pub(crate) struct Program {
     /// The last error of an operation, and the line of the kernel that asked for the operation.
     fault: RefCell<Option<(&'static Location<'static>, KernelError)>>,
     refused: RefCell<Option<KernelError>>,
-    /// The number of the line of its source, if it says.
-    line: Cell<Option<u32>>,
     lines: RefCell<Option<Followed>>,
 }
 

@@ -579,7 +579,7 @@ impl World {
             if edge.has_paths_at_exit {
                 self.take_path(edge, number);
             }
-            if edge.receiver_spec.buffer_kind == BufferKind::Tcm {
+            if edge.is_in_tcm {
                 if self.zero_cost.receive || edge.name.from.sip == edge.name.to.sip {
                     return self.arrive_in_slot(edge);
                 }
