@@ -539,3 +539,15 @@ impl fmt::Display for EdgeSpec {
         write!(f, "{} slots of {}", self.n_slots, Bytes(self.slot_size))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::mem::offset_of;
+
+    #[test]
+    fn what_a_message_touches_of_its_edge_lies_in_four_cache_lines() {
+        let lines = [offset_of!(Edge, receiver), offset_of!(Edge, stats), offset_of!(Edge, name)];
+        assert_eq!(lines, [64, 128, 192]);
+    }
+}

@@ -410,6 +410,12 @@ mod tests {
     }
 
     #[test]
+    fn an_agenda_and_its_first_event_share_a_cache_line() {
+        let end = std::mem::offset_of!(Agenda, soon) + size_of::<Entry>();
+        assert!(end <= 64, "{end} bytes");
+    }
+
+    #[test]
     fn agd_1_what_comes_later_stays() {
         let agenda = Agenda::new();
         for (time, count) in [(5, 0), (7, 1), (5, 2)] {
