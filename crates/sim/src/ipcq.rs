@@ -198,56 +198,52 @@ pub(crate) struct MessageBody {
 
 /// One directed queue.
 ///
-/// The fields that every message uses come first, to fit few cache lines.
+/// The fields that every message uses come first, to fit few cache lines: the first line is about messages and slots, the
+/// second is what both ends need besides, the third and the fourth belong to the sender.
 #[repr(C, align(64))]
 pub(crate) struct Edge {
     /// Arrived messages, then messages in flight, then pending messages.
     pub(crate) messages: RingBuffer<Message>,
     pub(crate) arrived: usize,
     pub(crate) in_flight: usize,
+    /// Number of messages in flight that are at the receiver's SIP, on their way to their slots.
+    pub(crate) arriving: usize,
     /// Number of messages ever received, so that a message keeps its number.
     pub(crate) received: u64,
     pub(crate) credits: EdgeCredits,
     /// The process that waits for a message, and the process that waits for a credit.
     pub(crate) receiver: Option<TaskId>,
     pub(crate) sender: Option<TaskId>,
-    pub(crate) route: EdgeRoute,
-    /// Topics of the sender, each with the number of its first message.
-    pub(crate) topics: VecDeque<(u64, Topic)>,
+    /// Credits on their way home, and credits that are home and not taken (IPC-5).
+    pub(crate) returning: RingBuffer<Returning>,
+    pub(crate) traits: EdgeTraits,
     pub(crate) stats: EdgeStats,
+    /// Time at which a message took a credit last.
+    pub(crate) last_grant: Time,
+    pub(crate) exit: EdgeExit,
     pub(crate) name: EdgeName,
     /// The sender's settings.
     pub(crate) spec: EdgeSpec,
     pub(crate) ends: EdgeEnds,
-    /// Number of messages in flight that are at the receiver's SIP, on their way to their slots.
-    pub(crate) arriving: usize,
+    pub(crate) route: EdgeRoute,
     pub(crate) switch: EdgeSwitch,
-}
-
-/// The credits of an edge: free slots, as its sender knows them.
-#[repr(C)]
-pub(crate) struct EdgeCredits {
-    pub(crate) free: u32,
-    /// Number of slots that the receiver holds.
-    pub(crate) held: u32,
-    /// Credits on their way home, and credits that are home and not taken (IPC-5).
-    pub(crate) returning: RingBuffer<Returning>,
-    /// Time at which a message took a credit last.
-    pub(crate) last_grant: Time,
-    /// True if a credit is an event only while a message is pending (IPC-5).
-    pub(crate) lazy: bool,
-    pub(crate) retry_scheduled: bool,
     /// Critical path of the last message that waited for a credit.
     pub(crate) last_wait: Path,
 }
 
-/// The way of an edge's messages, and of its credits.
+/// The slots of an edge.
+pub(crate) struct EdgeCredits {
+    /// Number of free slots that the sender knows of.
+    pub(crate) free: u32,
+    /// Number of slots that the receiver holds.
+    pub(crate) held: u32,
+}
+
+/// The properties of an edge that steer each of its messages.
 #[derive(Default)]
-#[repr(C)]
-pub(crate) struct EdgeRoute {
-    /// The port of the sender's SIP, and the next SIP of the route.
-    pub(crate) port: usize,
-    pub(crate) next: u32,
+#[expect(clippy::struct_excessive_bools, reason = "each says one thing about the edge")]
+pub(crate) struct EdgeTraits {
+    pub(crate) credit_latency: Time,
     /// True if one link is the whole route, and nothing before the link takes time.
     pub(crate) direct: bool,
     /// True if the critical paths of messages on their one link are in the exit of the edge.
@@ -256,7 +252,26 @@ pub(crate) struct EdgeRoute {
     pub(crate) ends_at_gate: bool,
     /// True if another shard has one of the ends.
     pub(crate) is_abroad: bool,
-    pub(crate) credit_latency: Time,
+    /// True if sender and receiver have the same settings.
+    pub(crate) agreed: bool,
+    pub(crate) retry_scheduled: bool,
+    /// True if a credit is an event only while a message is pending (IPC-5).
+    pub(crate) lazy: bool,
+    /// True if the receiver's slots are in its scratch memory.
+    pub(crate) is_in_tcm: bool,
+}
+
+/// The first port of an edge's messages.
+pub(crate) struct EdgeExit {
+    /// The port of the sender's SIP.
+    pub(crate) port: usize,
+    /// The next SIP of the route.
+    pub(crate) next: u32,
+}
+
+/// The way of an edge's messages.
+#[derive(Default)]
+pub(crate) struct EdgeRoute {
     pub(crate) hops: u32,
     /// True if the route passes a switch or a shared NIC.
     pub(crate) is_switched: bool,
@@ -267,9 +282,9 @@ pub(crate) struct EdgeRoute {
 
 /// The settings and the names that the processes at both ends of an edge gave.
 pub(crate) struct EdgeEnds {
-    /// True if sender and receiver have the same settings.
-    pub(crate) agreed: bool,
     pub(crate) receiver_spec: EdgeSpec,
+    /// Topics of the sender, each with the number of its first message.
+    pub(crate) topics: VecDeque<(u64, Topic)>,
     /// Names of the processes that opened each end last.
     pub(crate) receiver_name: Option<String>,
     pub(crate) sender_name: Option<String>,
@@ -316,16 +331,14 @@ pub(crate) struct EdgeStats {
     pub(crate) most_slots: u32,
 }
 
-impl EdgeCredits {
+impl EdgeTraits {
+    /// Returns the properties that follow from the settings of both ends.
     fn new(name: EdgeName, spec: &EdgeSpec) -> Self {
         Self {
-            free: spec.n_slots,
-            held: 0,
-            returning: RingBuffer::default(),
-            last_grant: Time::ZERO,
+            agreed: true,
             lazy: is_lazy(name, spec),
-            retry_scheduled: false,
-            last_wait: Path::default(),
+            is_in_tcm: spec.buffer_kind == BufferKind::Tcm,
+            ..Self::default()
         }
     }
 }
@@ -336,23 +349,27 @@ impl Edge {
             messages: RingBuffer::default(),
             arrived: 0,
             in_flight: 0,
+            arriving: 0,
             received: 0,
-            credits: EdgeCredits::new(name, &spec),
+            credits: EdgeCredits { free: spec.n_slots, held: 0 },
             receiver: None,
             sender: None,
-            route: EdgeRoute { next: name.to.sip, ..EdgeRoute::default() },
-            topics: VecDeque::new(),
+            returning: RingBuffer::default(),
+            traits: EdgeTraits::new(name, &spec),
             stats: EdgeStats::default(),
+            last_grant: Time::ZERO,
+            exit: EdgeExit { port: 0, next: name.to.sip },
             name,
             spec,
             ends: EdgeEnds {
-                agreed: true,
                 receiver_spec: spec,
+                topics: VecDeque::new(),
                 receiver_name: None,
                 sender_name: None,
             },
-            arriving: 0,
+            route: EdgeRoute::default(),
             switch: EdgeSwitch::default(),
+            last_wait: Path::default(),
         }
     }
 
@@ -362,31 +379,32 @@ impl Edge {
             return Err("it is in use with other settings");
         }
         (self.spec, self.credits.free) = (spec, spec.n_slots);
-        self.ends.agreed = self.spec == self.ends.receiver_spec;
-        self.credits.lazy = is_lazy(self.name, &spec);
+        self.traits.agreed = self.spec == self.ends.receiver_spec;
+        self.traits.lazy = is_lazy(self.name, &spec);
         Ok(())
     }
 
     /// Changes the receiver's settings.
     pub(crate) fn set_receiver_spec(&mut self, spec: EdgeSpec) {
         self.ends.receiver_spec = spec;
-        self.ends.agreed = self.spec == spec;
+        self.traits.is_in_tcm = spec.buffer_kind == BufferKind::Tcm;
+        self.traits.agreed = self.spec == spec;
     }
 
     /// Changes the sender's settings as the sender, in another shard, has changed them.
     pub(crate) fn learn_sender_spec(&mut self, spec: EdgeSpec) {
         self.spec = spec;
-        self.ends.agreed = spec == self.ends.receiver_spec;
-        self.credits.lazy = is_lazy(self.name, &spec);
+        self.traits.agreed = spec == self.ends.receiver_spec;
+        self.traits.lazy = is_lazy(self.name, &spec);
     }
 
     /// Returns the topic that begins with the oldest message, which leaves for another shard. The last topic stays.
     pub(crate) fn topic_of_departing(&mut self) -> Option<Arc<str>> {
         let number = self.received;
-        while self.topics.get(1).is_some_and(|(first, _)| *first <= number) {
-            self.topics.pop_front();
+        while self.ends.topics.get(1).is_some_and(|(first, _)| *first <= number) {
+            self.ends.topics.pop_front();
         }
-        let topic = self.topics.front().filter(|(first, _)| *first == number);
+        let topic = self.ends.topics.front().filter(|(first, _)| *first == number);
         topic.map(|(_, topic)| Arc::from(&**topic))
     }
 
@@ -409,21 +427,21 @@ impl Edge {
     /// Sets the topic of the messages posted from now on.
     pub(crate) fn set_topic(&mut self, topic: Topic) {
         let next = self.posted();
-        self.topics.push_back((next, topic));
+        self.ends.topics.push_back((next, topic));
     }
 
     /// Returns the sender's last topic.
     pub(crate) fn last_topic(&self) -> Option<&Topic> {
-        self.topics.back().map(|(_, topic)| topic)
+        self.ends.topics.back().map(|(_, topic)| topic)
     }
 
     /// Returns the topic of the message received last.
     pub(crate) fn topic(&mut self) -> Option<&Topic> {
         let taken = self.received - 1;
-        while self.topics.get(1).is_some_and(|(first, _)| *first <= taken) {
-            self.topics.pop_front();
+        while self.ends.topics.get(1).is_some_and(|(first, _)| *first <= taken) {
+            self.ends.topics.pop_front();
         }
-        self.topics.front().filter(|(first, _)| *first <= taken).map(|(_, topic)| topic)
+        self.ends.topics.front().filter(|(first, _)| *first <= taken).map(|(_, topic)| topic)
     }
 
     /// Returns the name of the process that receives, or of its PE.
@@ -472,9 +490,9 @@ impl Edge {
         message.granted = now;
         self.stats.messages += 1;
         self.stats.bytes += message.bytes;
-        let waited = (now - message.posted.max(self.credits.last_grant)).as_ps();
+        let waited = (now - message.posted.max(self.last_grant)).as_ps();
         self.stats.credit_wait = self.stats.credit_wait.saturating_add(waited);
-        self.credits.last_grant = now;
+        self.last_grant = now;
         message
     }
 
@@ -517,7 +535,7 @@ impl Edge {
 
     /// Returns the number of missing credits at the end of a run; credits on their way count as home.
     pub(crate) fn away(&self) -> u32 {
-        let home = u32::try_from(self.credits.returning.len()).unwrap_or(u32::MAX);
+        let home = u32::try_from(self.returning.len()).unwrap_or(u32::MAX);
         self.spec.n_slots - self.credits.free - home
     }
 }
@@ -556,5 +574,17 @@ impl Edges {
 impl fmt::Display for EdgeSpec {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} slots of {}", self.n_slots, Bytes(self.slot_size))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::mem::offset_of;
+
+    #[test]
+    fn what_a_message_touches_of_its_edge_lies_in_four_cache_lines() {
+        let lines = [offset_of!(Edge, receiver), offset_of!(Edge, stats), offset_of!(Edge, name)];
+        assert_eq!(lines, [64, 128, 192]);
     }
 }

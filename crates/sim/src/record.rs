@@ -227,12 +227,15 @@ pub(crate) struct StallSpan {
 crate::portable!(struct StallSpan { resource, kind, from, to });
 
 /// The notes of one SIP.
+///
+/// The fields that every operation uses come first, to fit few cache lines.
+#[repr(C)]
 pub(crate) struct Record {
     sip: u32,
     recording: bool,
+    next_flow: u64,
     steps: Steps,
     causes: Causes,
-    next_flow: u64,
     ops: Log<Op>,
     names: Names,
     stalls: Log<StallSpan>,

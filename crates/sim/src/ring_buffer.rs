@@ -8,21 +8,21 @@ use std::ops::{Index, IndexMut};
 /// A FIFO of reusable slots.
 pub(crate) struct RingBuffer<T> {
     /// The slots; their number is zero or a power of two.
-    slots: Vec<T>,
-    head: usize,
-    len: usize,
+    slots: Box<[T]>,
+    head: u32,
+    len: u32,
 }
 
 impl<T> Default for RingBuffer<T> {
     fn default() -> Self {
-        Self { slots: Vec::new(), head: 0, len: 0 }
+        Self { slots: Box::default(), head: 0, len: 0 }
     }
 }
 
 impl<T: Default> RingBuffer<T> {
     #[inline]
     pub(crate) fn len(&self) -> usize {
-        self.len
+        self.len as usize
     }
 
     #[inline]
@@ -33,11 +33,11 @@ impl<T: Default> RingBuffer<T> {
     /// Adds a slot at the end; the slot holds its old content.
     #[inline]
     pub(crate) fn push(&mut self) -> &mut T {
-        if self.len == self.slots.len() {
+        let last = self.len as usize;
+        if last == self.slots.len() {
             self.grow();
         }
         self.len += 1;
-        let last = self.len - 1;
         &mut self[last]
     }
 
@@ -47,19 +47,23 @@ impl<T: Default> RingBuffer<T> {
         if self.len == 0 {
             return None;
         }
-        let first = self.head;
+        let first = self.head as usize;
         self.len -= 1;
         // An empty buffer begins again with its first slot, which is most likely in the cache.
-        self.head = if self.len == 0 { 0 } else { (first + 1) & (self.slots.len() - 1) };
+        let is_last = self.len == 0 || first + 1 == self.slots.len();
+        self.head = if is_last { 0 } else { self.head + 1 };
         Some(&mut self.slots[first])
     }
 
     #[cold]
     fn grow(&mut self) {
-        self.slots.rotate_left(self.head);
+        let mut slots = std::mem::take(&mut self.slots).into_vec();
+        slots.rotate_left(self.head as usize);
         self.head = 0;
-        let size = (self.slots.len() * 2).max(4);
-        self.slots.resize_with(size, T::default);
+        let size = (slots.len() * 2).max(4);
+        u32::try_from(size).expect("a queue has fewer than 2^32 slots");
+        slots.resize_with(size, T::default);
+        self.slots = slots.into();
     }
 }
 
@@ -68,17 +72,17 @@ impl<T> Index<usize> for RingBuffer<T> {
 
     #[inline]
     fn index(&self, index: usize) -> &T {
-        debug_assert!(index < self.len);
-        &self.slots[(self.head + index) & (self.slots.len() - 1)]
+        debug_assert!(index < self.len as usize);
+        &self.slots[(self.head as usize + index) & (self.slots.len() - 1)]
     }
 }
 
 impl<T> IndexMut<usize> for RingBuffer<T> {
     #[inline]
     fn index_mut(&mut self, index: usize) -> &mut T {
-        debug_assert!(index < self.len);
+        debug_assert!(index < self.len as usize);
         let mask = self.slots.len() - 1;
-        &mut self.slots[(self.head + index) & mask]
+        &mut self.slots[(self.head as usize + index) & mask]
     }
 }
 

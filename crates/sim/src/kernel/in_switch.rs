@@ -229,7 +229,7 @@ impl Future for Multicasting {
         let edges = &mut *world.edges.borrow_mut();
         let leader = &mut edges.list[self.edge as usize];
         if leader.launched() >= self.last {
-            program.waited(Kind::Credit, &leader.credits.last_wait);
+            program.waited(Kind::Credit, &leader.last_wait);
             return Poll::Ready(());
         }
         leader.sender = Some(program.sim().task());
@@ -312,7 +312,7 @@ impl Reducing {
             let value = message.value.take();
             edge.take();
             let is_alike = (bytes, following) == (round.bytes, round.following);
-            if !edge.ends.agreed {
+            if !edge.traits.agreed {
                 let specs = Box::new((edge.spec, edge.ends.receiver_spec));
                 return Err(KernelError::EdgeMismatch { edge: edge.name, specs });
             }

@@ -263,7 +263,7 @@ impl Future for Sending {
         let edges = &mut *program.world().edges.borrow_mut();
         let edge = &mut edges.list[self.edge as usize];
         if edge.launched() >= self.last {
-            program.waited(Kind::Credit, &edge.credits.last_wait);
+            program.waited(Kind::Credit, &edge.last_wait);
             return Poll::Ready(());
         }
         edge.sender = Some(program.sim().task());
@@ -324,7 +324,7 @@ impl Future for Receiving {
         }
         let mut edges = self.program.world().edges.borrow_mut();
         let edge = &mut edges.list[self.edge as usize];
-        let agreed = edge.ends.agreed;
+        let agreed = edge.traits.agreed;
         let Some(message) = edge.front() else {
             self.wait(edge);
             return Poll::Pending;
@@ -492,7 +492,7 @@ impl Receiving {
     fn check(&self, bytes: u64, value: Option<&Value>) -> Result<(), Box<KernelError>> {
         let edges = self.program.world().edges.borrow();
         let edge = &edges.list[self.edge as usize];
-        if !edge.ends.agreed {
+        if !edge.traits.agreed {
             let specs = Box::new((edge.spec, edge.ends.receiver_spec));
             return Err(Box::new(KernelError::EdgeMismatch { edge: edge.name, specs }));
         }

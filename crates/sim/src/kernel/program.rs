@@ -23,6 +23,8 @@ pub(crate) struct Program {
     pe: PeId,
     /// Index of the PE in its SIP.
     index: usize,
+    /// The number of the line of its source, if it says.
+    line: Cell<Option<u32>>,
     /// End of the time accounted for: the instant at which the program last ran.
     cursor: Cell<Time>,
     path: Cell<Path>,
@@ -70,8 +72,6 @@ struct Source {
     /// The last error of an operation, and the line of the kernel that asked for the operation.
     fault: RefCell<Option<(&'static Location<'static>, KernelError)>>,
     refused: RefCell<Option<KernelError>>,
-    /// The number of the line of its source, if it says.
-    line: Cell<Option<u32>>,
     followed: RefCell<Option<Followed>>,
 }
 
@@ -107,6 +107,7 @@ impl Program {
             group,
             exclusive: true,
             started: Cell::default(),
+            line: Cell::new(None),
             cursor: Cell::default(),
             path: Cell::default(),
             stores: Stores::default(),
@@ -258,7 +259,7 @@ impl Program {
         if cursor >= now {
             return;
         }
-        if self.source.line.get().is_some() || self.world.options.record {
+        if self.line.get().is_some() || self.world.options.record {
             self.note_parts(parts, path);
         }
         for &(until, kind) in parts {
@@ -306,8 +307,7 @@ impl Program {
             let resource = Resource::Program(self.pe);
             let sip = &mut *self.world.sips[self.pe.sip as usize].borrow_mut();
             sip.record.stall(|| StallSpan { resource, kind, from, to });
-            if let (Some(line), Some(followed)) =
-                (self.source.line.get(), &*self.source.followed.borrow())
+            if let (Some(line), Some(followed)) = (self.line.get(), &*self.source.followed.borrow())
             {
                 sip.record.at_line(followed.table, line, (from, to), self.pe);
             }
@@ -317,14 +317,14 @@ impl Program {
     /// Accounts for the time by lines from now on.
     pub(super) fn follow(&self, followed: Followed) {
         self.mark(&self.path.get(), LineMark::OUTSIDE);
-        self.source.line.set(Some(0));
+        self.line.set(Some(0));
         self.source.followed.replace(Some(followed));
     }
 
     /// True if the program accounts by lines.
     #[inline]
     pub(super) fn has_lines(&self) -> bool {
-        self.source.line.get().is_some()
+        self.line.get().is_some()
     }
 
     /// Marks the end of a path with a line, unless it has a mark (LIN-3).
@@ -337,14 +337,14 @@ impl Program {
     /// Sets the line, if the program accounts by lines.
     #[inline]
     pub(super) fn set_line(&self, line: u32) {
-        if self.source.line.get().is_some() {
-            self.source.line.set(Some(line));
+        if self.line.get().is_some() {
+            self.line.set(Some(line));
         }
     }
 
     /// Changes the totals of the current line, if the program has lines.
     pub(super) fn on_line(&self, change: impl FnOnce(&mut LineTotal, LineMark)) {
-        if let Some(line) = self.source.line.get()
+        if let Some(line) = self.line.get()
             && let Some(followed) = &*self.source.followed.borrow()
             && let Some(total) = followed.totals.borrow_mut().get_mut(line as usize)
         {

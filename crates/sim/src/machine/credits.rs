@@ -16,15 +16,15 @@ impl World {
     #[inline]
     pub(crate) fn take_credits(&self, edge: &mut Edge) {
         // While messages are pending, credits are events.
-        if !edge.credits.lazy || edge.pending() > 0 {
+        if !edge.traits.lazy || edge.pending() > 0 {
             return;
         }
-        while !edge.credits.returning.is_empty() {
-            let Returning { arrival, key, .. } = &edge.credits.returning[0];
+        while !edge.returning.is_empty() {
+            let Returning { arrival, key, .. } = &edge.returning[0];
             if !self.sim.has_passed(*arrival, *key) {
                 return;
             }
-            edge.credits.returning.pop();
+            edge.returning.pop();
             edge.credits.free += 1;
         }
     }
@@ -33,8 +33,8 @@ impl World {
     #[inline]
     pub(super) fn expect_credit(&self, edge: &Edge, number: u32) {
         let last = edge.pending() - 1;
-        if last < edge.credits.returning.len() {
-            let Returning { arrival, key, .. } = &edge.credits.returning[last];
+        if last < edge.returning.len() {
+            let Returning { arrival, key, .. } = &edge.returning[last];
             self.schedule_as(*key, *arrival, edge.name.from.sip, Act::Credit, number);
         }
     }
@@ -46,18 +46,18 @@ impl World {
         let mut edges = self.edges.borrow_mut();
         let edge = &mut edges.list[number as usize];
         edge.free_slot();
-        let arrival = now + edge.route.credit_latency;
-        if edge.route.is_abroad {
+        let arrival = now + edge.traits.credit_latency;
+        if edge.traits.is_abroad {
             let group = self.release_abroad(edge, number, path);
             drop(edges);
             return self.release_others(group, number, path);
         }
         let waiting = edge.pending();
-        let returning = edge.credits.returning.push();
+        let returning = edge.returning.push();
         returning.path = *path;
         returning.path.advance(now, Gap::Dependency);
         returning.arrival = arrival;
-        if !edge.credits.lazy {
+        if !edge.traits.lazy {
             self.send_credit(edge, number, arrival, path);
             let group = edge.switch.group.filter(|_| edge.name.in_switch() == InSwitch::Reduction);
             drop(edges);
@@ -66,7 +66,7 @@ impl World {
         let key = self.sim.reserve(arrival);
         returning.key = key;
         // Only the credits for pending messages are events; `take_credits` finds the others.
-        if edge.credits.returning.len() <= waiting || arrival == Time::MAX {
+        if edge.returning.len() <= waiting || arrival == Time::MAX {
             self.schedule_as(key, arrival, edge.name.from.sip, Act::Credit, number);
         }
     }
@@ -76,10 +76,10 @@ impl World {
     #[inline(never)]
     fn release_abroad(&self, edge: &Edge, number: u32, path: &Path) -> Option<u32> {
         let now = self.sim.now();
-        let arrival = now + edge.route.credit_latency;
+        let arrival = now + edge.traits.credit_latency;
         let mut home = *path;
         home.advance(now, Gap::Dependency);
-        if edge.credits.lazy {
+        if edge.traits.lazy {
             self.credit_abroad(edge, number, home, Home::Lazily(arrival));
             return None;
         }
@@ -127,15 +127,14 @@ impl World {
         let edge = &mut edges.list[number as usize];
         edge.credits.free += 1;
         let pending = edge.pending();
-        let Returning { path, .. } =
-            edge.credits.returning.pop().expect("IPC-3: a credit was sent");
+        let Returning { path, .. } = edge.returning.pop().expect("IPC-3: a credit was sent");
         if pending == 0 {
             return;
         }
         let mut path = *path;
         self.note_credit_wait(edge, &mut path);
         if edge.sender.is_some() {
-            edge.credits.last_wait = path;
+            edge.last_wait = path;
         }
         let is_plain = edge.name.in_switch() != InSwitch::Multicast;
         if is_plain && edge.spec.backpressure == Backpressure::Sleep {
@@ -165,8 +164,8 @@ impl World {
         let waited = self.sim.now() - refused;
         let polls = waited.as_ps().div_ceil(period.as_ps().max(1)).max(1);
         let look = refused + Time::ps(polls * period.as_ps());
-        if !edge.credits.retry_scheduled {
-            edge.credits.retry_scheduled = true;
+        if !edge.traits.retry_scheduled {
+            edge.traits.retry_scheduled = true;
             edge.stats.polls += polls;
             self.schedule(look, edge.name.from.sip, Act::Retry, number);
         }
@@ -175,7 +174,7 @@ impl World {
     /// Launches pending messages of a polling sender while there are credits.
     pub(super) fn retry(&self, number: u32) {
         let edge = &mut self.edges.borrow_mut().list[number as usize];
-        edge.credits.retry_scheduled = false;
+        edge.traits.retry_scheduled = false;
         while edge.credits.free > 0 && edge.pending() > 0 {
             let mut path = edge.messages[edge.arrived + edge.in_flight].path;
             self.note_credit_wait(edge, &mut path);
@@ -194,7 +193,7 @@ impl World {
         let resource = if from.sip == edge.name.to.sip {
             Resource::Store(from)
         } else {
-            Resource::Link { from: from.sip, to: sip.ports[edge.route.port].to }
+            Resource::Link { from: from.sip, to: sip.ports[edge.exit.port].to }
         };
         sip.record.step(path, now, Kind::Credit, resource);
     }

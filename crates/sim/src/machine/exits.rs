@@ -41,11 +41,11 @@ impl Exit {
     fn new(edge: &Edge, cuts_through: bool) -> Self {
         let in_switch = edge.name.in_switch();
         Self {
-            port: edge.route.port,
+            port: edge.exit.port,
             hop: edge.route.hop,
             to: edge.name.to.sip,
             is_one_link: edge.is_one_link(),
-            is_abroad: edge.route.is_abroad,
+            is_abroad: edge.traits.is_abroad,
             is_whole: !edge.route.is_switched && (edge.route.hops <= 1 || cuts_through)
                 || in_switch != InSwitch::No,
             chunk: edge.spec.vc_chunk_size,
@@ -77,8 +77,8 @@ impl World {
             self.early.departs.set(false);
         }
         let is_plain = !edge.route.is_switched && edge.spec.is_plain();
-        edge.route.direct = edge.route.hops == 1 && self.costs.zero.send && is_plain;
-        edge.route.has_paths_at_exit = !edge.route.direct && edge.is_one_link();
+        edge.traits.direct = edge.route.hops == 1 && self.costs.zero.send && is_plain;
+        edge.traits.has_paths_at_exit = !edge.traits.direct && edge.is_one_link();
         let exit = Exit::new(edge, self.cuts_through());
         let exits = &mut *self.exits.borrow_mut();
         match exits.get_mut(number as usize) {

@@ -216,7 +216,7 @@ impl World {
         let (from, to) = (edge.name.from, edge.name.to);
         let gate = |pe: PeId| PeId::first(pe.sip);
         if from.sip == to.sip {
-            edge.route.credit_latency = noc::latency(&self.spec, to, from);
+            edge.traits.credit_latency = noc::latency(&self.spec, to, from);
             return;
         }
         let hop = match edge.name.in_switch() {
@@ -227,15 +227,15 @@ impl World {
             }
         };
         let way = self.network.way(from.sip, to.sip);
-        edge.route.ends_at_gate = Route::default().over_meshes(&self.spec, gate(to), to).is_over();
+        edge.traits.ends_at_gate = Route::default().over_meshes(&self.spec, gate(to), to).is_over();
         let way_out = Route::default().over_meshes(&self.spec, from, gate(from));
         edge.route.way_out = way_out.then(Stage::Port);
-        (edge.route.hop, edge.route.next) = (hop, hop.next);
+        (edge.route.hop, edge.exit.next) = (hop, hop.next);
         (edge.route.hops, edge.route.is_switched) = (way.hops, way.is_switched);
-        edge.route.port = self.sips[from.sip as usize].borrow_mut().port(hop, &self.network);
+        edge.exit.port = self.sips[from.sip as usize].borrow_mut().port(hop, &self.network);
         let inside =
             noc::latency(&self.spec, to, gate(to)) + noc::latency(&self.spec, gate(from), from);
-        edge.route.credit_latency = self.network.way(to.sip, from.sip).latency + inside;
+        edge.traits.credit_latency = self.network.way(to.sip, from.sip).latency + inside;
     }
 
     /// Posts one slot of a message to an edge, with `following` slots after it; it leaves as soon as there is a credit.
@@ -267,7 +267,7 @@ impl World {
         }
         let last = edge.messages.len() - 1;
         edge.messages[last].path = path;
-        if edge.credits.lazy {
+        if edge.traits.lazy {
             self.expect_credit(edge, number);
         }
         edge.posted()
@@ -277,7 +277,7 @@ impl World {
     #[inline(always)]
     #[expect(clippy::inline_always, reason = "the path stays in registers")]
     pub(super) fn launch_message(&self, edge: &mut Edge, number: u32, path: Path) {
-        if edge.route.direct {
+        if edge.traits.direct {
             return self.launch_direct(edge, number, path);
         }
         self.launch_routed(edge, number, path);
@@ -289,7 +289,7 @@ impl World {
     fn launch_direct(&self, edge: &mut Edge, number: u32, mut path: Path) {
         let now = self.sim.now();
         let (from, next, port, before) =
-            (edge.name.from.sip, edge.route.next, edge.route.port, edge.credits.last_grant);
+            (edge.name.from.sip, edge.exit.next, edge.exit.port, edge.last_grant);
         let message = edge.grant(now);
         let sip = &mut *self.sips[from as usize].borrow_mut();
         message.flow = sip.record.flow();
@@ -311,7 +311,7 @@ impl World {
             flow_out: NonZeroU64::new(message.flow),
             ..Op::new((turn.start, turn.end), resource, "transfer", message.bytes)
         });
-        if edge.route.is_abroad {
+        if edge.traits.is_abroad {
             return self.send_abroad(edge, number, Some(arrival));
         }
         self.schedule(arrival, next, Act::Arrive, number);
@@ -321,7 +321,7 @@ impl World {
     #[inline(never)]
     fn launch_routed(&self, edge: &mut Edge, number: u32, path: Path) {
         self.take_off(edge, number, path);
-        if edge.route.is_abroad {
+        if edge.traits.is_abroad {
             self.send_abroad(edge, number, None);
         }
     }
@@ -329,9 +329,9 @@ impl World {
     /// Starts the way of the oldest pending message, which takes its credit.
     #[inline]
     pub(super) fn take_off(&self, edge: &mut Edge, number: u32, path: Path) {
-        let (now, before) = (self.sim.now(), edge.credits.last_grant);
+        let (now, before) = (self.sim.now(), edge.last_grant);
         let (from, to) = (edge.name.from, edge.name.to);
-        let (port, buffer, way_out) = (edge.route.port, edge.spec.buffer_kind, edge.route.way_out);
+        let (port, buffer, way_out) = (edge.exit.port, edge.spec.buffer_kind, edge.route.way_out);
         let message = edge.grant(now);
         let sip = &mut *self.sips[from.sip as usize].borrow_mut();
         message.flow = sip.record.flow();
@@ -598,14 +598,14 @@ impl World {
     fn arrive(&self, number: u32) {
         {
             let edge = &mut self.edges.borrow_mut().list[number as usize];
-            if edge.route.has_paths_at_exit {
+            if edge.traits.has_paths_at_exit {
                 self.take_path(edge, number);
             }
-            if edge.ends.receiver_spec.buffer_kind == BufferKind::Tcm {
+            if edge.traits.is_in_tcm {
                 if self.costs.zero.receive || edge.name.from.sip == edge.name.to.sip {
                     return self.arrive_in_slot(edge);
                 }
-                if edge.route.ends_at_gate {
+                if edge.traits.ends_at_gate {
                     return self.arrive_at_gate(edge, number);
                 }
             }

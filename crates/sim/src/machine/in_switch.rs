@@ -124,7 +124,7 @@ impl World {
             }
             for (number, _) in members.iter() {
                 let edge = &mut edges.list[*number as usize];
-                if edge.route.is_abroad {
+                if edge.traits.is_abroad {
                     self.send_abroad(edge, *number, None);
                 }
             }

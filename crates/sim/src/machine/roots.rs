@@ -75,11 +75,9 @@ impl World {
 
 /// Adds the paths of messages and of credits on their way home.
 fn add_edge(steps: &mut Vec<StepId>, edge: &Edge) {
-    steps.push(edge.credits.last_wait.last());
+    steps.push(edge.last_wait.last());
     steps.extend((0..edge.messages.len()).map(|index| edge.messages[index].path.last()));
-    steps.extend(
-        (0..edge.credits.returning.len()).map(|index| edge.credits.returning[index].path.last()),
-    );
+    steps.extend((0..edge.returning.len()).map(|index| edge.returning[index].path.last()));
 }
 
 /// Adds the paths of everything under way, of the wires that someone can wait for at `since` or later, and of the causes

@@ -278,8 +278,8 @@ impl World {
     pub(super) fn set_shards(&self, edge: &mut Edge, number: u32) {
         if let Some(shards) = self.shards.as_deref() {
             let EdgeName { from, to, .. } = edge.name;
-            edge.route.is_abroad = !shards.owns(from.sip) || !shards.owns(to.sip);
-            if from.sip != to.sip && (edge.route.is_abroad || !edge.is_one_link()) {
+            edge.traits.is_abroad = !shards.owns(from.sip) || !shards.owns(to.sip);
+            if from.sip != to.sip && (edge.traits.is_abroad || !edge.is_one_link()) {
                 shards.introduce(number, edge);
             }
         }
@@ -287,7 +287,7 @@ impl World {
 
     /// Tells the other end of an edge that an end was opened.
     pub(crate) fn tell_other_end(&self, edge: &Edge, number: u32, is_sender: bool) {
-        let Some(shards) = self.shards.as_deref().filter(|_| edge.route.is_abroad) else { return };
+        let Some(shards) = self.shards.as_deref().filter(|_| edge.traits.is_abroad) else { return };
         let (spec, process, other) = if is_sender {
             (edge.spec, edge.ends.sender_name.clone(), edge.name.to)
         } else {
@@ -437,8 +437,8 @@ impl World {
     fn take_credit(&self, number: u32, credit: Returning, home: Home) {
         let edge = &mut self.edges.borrow_mut().list[number as usize];
         let key = credit.key;
-        *edge.credits.returning.push() = credit;
-        let is_wanted = edge.credits.returning.len() <= edge.pending();
+        *edge.returning.push() = credit;
+        let is_wanted = edge.returning.len() <= edge.pending();
         match home {
             Home::Lazily(time) if is_wanted => {
                 self.receive(key, time, edge.name.from.sip, Act::Credit, number);

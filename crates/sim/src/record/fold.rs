@@ -3,8 +3,8 @@
 //! (REC-2).
 
 use super::path::{Step, StepId, Steps};
-use super::path_lines::LineSums;
-use super::sums::{PathPart, Sums};
+use super::path_lines::{LineMark, LineSums};
+use super::sums::{Part, Sums};
 use super::usage::Mark;
 use crate::time::Time;
 use std::cell::Cell;
@@ -23,7 +23,7 @@ pub(crate) struct Chain {
     pub(crate) ends_outside: bool,
     /// Time behind the wires outside SIPs, between its steps.
     pub(crate) latency: Time,
-    pub(crate) parts: Vec<PathPart>,
+    pub(crate) parts: Vec<Part>,
     /// The lines of its steps, if any step of the run has one.
     pub(crate) lines: Option<Box<LineSums>>,
     mark: Mark,
@@ -114,6 +114,7 @@ pub(crate) fn fold(room: &Room, all: &mut [&mut Steps], roots: &[StepId]) {
     let kept = std::mem::take(&mut forest.kept);
     let chains = forest.chains(&kept);
     room.lost.set(room.lost.get() + forest.lost);
+    forest.give_back();
     room.taken.set(0);
     // Chains are folded again each time: with many of them, folding must be rare.
     room.limit.set(room.least.max(2 * chains.len()));
@@ -127,38 +128,50 @@ pub(crate) fn fold(room: &Room, all: &mut [&mut Steps], roots: &[StepId]) {
     }
 }
 
-/// The place of a step or a chain.
-#[derive(Clone, Copy)]
-enum StepOrChain {
-    Step(usize),
-    Chain(usize),
-}
-
 /// A chain that is put together from its end.
 struct ChainWalk {
     /// Its place among the chains.
     place: usize,
     chain: Chain,
     sums: Sums,
-    /// The step or chain before it.
-    next: (usize, StepOrChain),
+    /// The step or chain before it, which belongs to it if it is its end, or has no other after it.
+    next: StepId,
+    is_end: bool,
+    /// True if it begins with a step.
+    has_step: bool,
 }
 
 /// The end of a chain.
 enum ChainEnd {
     /// Nothing is to be added before it.
     Whole(Chain),
-    /// The step or chain is to be added before it.
-    Begun(Chain, (usize, StepOrChain)),
+    /// It and what comes before it are to be added.
+    Begun(Chain),
 }
 
 /// Most ways that are walked at a time. The steps of a way are far apart in memory: the processor fetches those of several ways
 /// at once.
 const WALKS: usize = 8;
 
+/// The steps of one SIP during a fold.
+struct Ground {
+    /// Number of steps before the list.
+    first: u64,
+    list: Vec<Step>,
+}
+
+impl Ground {
+    /// Returns the position of a step in the list if it is there, and a position after the list if it is not.
+    #[inline]
+    fn index_of(&self, id: StepId) -> usize {
+        usize::try_from(id.sequence().wrapping_sub(self.first)).unwrap_or(usize::MAX)
+    }
+}
+
 /// All steps and chains during a fold.
 struct Forest<'a, 'b> {
     all: &'a mut [&'b mut Steps],
+    grounds: Vec<Ground>,
     kept: Vec<StepId>,
     lost: u64,
     has_lines: bool,
@@ -167,7 +180,19 @@ struct Forest<'a, 'b> {
 impl<'a, 'b> Forest<'a, 'b> {
     fn new(all: &'a mut [&'b mut Steps]) -> Self {
         let has_lines = all.iter().any(|steps| steps.has_lines);
-        Self { all, kept: Vec::new(), lost: 0, has_lines }
+        let ground = |steps: &mut &mut Steps| {
+            let list = std::mem::take(&mut steps.list);
+            Ground { first: steps.first, list }
+        };
+        let grounds = all.iter_mut().map(ground).collect();
+        Self { all, grounds, kept: Vec::new(), lost: 0, has_lines }
+    }
+
+    /// Gives the SIPs their lists back.
+    fn give_back(self) {
+        for (steps, ground) in self.all.iter_mut().zip(self.grounds) {
+            steps.list = ground.list;
+        }
     }
 
     /// Marks the ways back from the ends of paths, some of them at a time.
@@ -193,36 +218,48 @@ impl<'a, 'b> Forest<'a, 'b> {
     /// Marks a step or a chain that is reached as `after` says; returns what comes before it, unless that is marked.
     #[inline]
     fn mark(&mut self, id: StepId, after: Mark) -> Option<StepId> {
-        let (sip, place) = self.find(id)?;
-        let steps = &mut *self.all[sip];
-        let (before, parent) = match place {
-            StepOrChain::Step(index) => {
-                let step = &mut steps.list[index];
-                let before = step.what.mark();
-                step.what.set_mark(follow(before, after));
-                (before, step.parent)
+        let ground = &mut self.grounds[id.sip()? as usize];
+        let index = ground.index_of(id);
+        let Some(step) = ground.list.get_mut(index) else { return self.mark_chain(id, after) };
+        let before = step.what.mark();
+        if before == Mark::Unreached {
+            step.what.set_mark(after);
+            let parent = step.parent;
+            if after == Mark::Kept {
+                self.kept.push(id);
             }
-            StepOrChain::Chain(index) => {
-                let chain = &mut steps.folded[index];
-                let before = chain.mark;
-                chain.mark = follow(before, after);
-                (before, chain.parent)
-            }
-        };
-        if before != Mark::Kept && follow(before, after) == Mark::Kept {
+            return Some(parent);
+        }
+        if before != Mark::Kept {
+            step.what.set_mark(Mark::Kept);
             self.kept.push(id);
         }
-        (before == Mark::Unreached).then_some(parent)
+        None
     }
 
-    #[inline]
-    fn find(&self, id: StepId) -> Option<(usize, StepOrChain)> {
-        let sip = id.sip()? as usize;
-        let steps = &self.all[sip];
-        if let Some(index) = steps.index_of(id) {
-            return Some((sip, StepOrChain::Step(index)));
+    /// Does the same for a chain.
+    fn mark_chain(&mut self, id: StepId, after: Mark) -> Option<StepId> {
+        let (sip, index) = self.chain_at(id)?;
+        let chain = &mut self.all[sip].folded[index];
+        let before = chain.mark;
+        chain.mark = follow(before, after);
+        if before != Mark::Kept && chain.mark == Mark::Kept {
+            self.kept.push(id);
         }
-        steps.chain_index(id).map(|index| (sip, StepOrChain::Chain(index)))
+        (before == Mark::Unreached).then_some(chain.parent)
+    }
+
+    /// Returns a step, if it has not been folded.
+    #[inline]
+    fn step_at(&self, id: StepId) -> Option<&Step> {
+        let ground = &self.grounds[id.sip()? as usize];
+        ground.list.get(ground.index_of(id))
+    }
+
+    /// Returns the SIP and the position of the chain that ends with a step.
+    fn chain_at(&self, id: StepId) -> Option<(usize, usize)> {
+        let sip = id.sip()? as usize;
+        Some((sip, self.all[sip].chain_index(id)?))
     }
 
     /// Returns the chains that end with the kept steps, each of which begins after the kept step before it; some of them are
@@ -233,10 +270,11 @@ impl<'a, 'b> Forest<'a, 'b> {
         let mut spare: Vec<Sums> = std::iter::repeat_with(Sums::default).take(WALKS).collect();
         loop {
             while let Some(sums) = spare.pop() {
-                let Some((place, id)) = left.next() else { break };
-                match self.end_with(*id) {
-                    ChainEnd::Begun(chain, next) => {
-                        walks.push(ChainWalk { place, chain, sums, next });
+                let Some((place, &next)) = left.next() else { break };
+                match self.end_with(next) {
+                    ChainEnd::Begun(chain) => {
+                        let (is_end, has_step) = (true, false);
+                        walks.push(ChainWalk { place, chain, sums, next, is_end, has_step });
                     }
                     ChainEnd::Whole(chain) => {
                         chains[place] = chain;
@@ -254,7 +292,7 @@ impl<'a, 'b> Forest<'a, 'b> {
                     continue;
                 }
                 let mut walk: ChainWalk = walks.swap_remove(at);
-                walk.chain.parts = walk.sums.take();
+                walk.chain.parts = walk.sums.take_parts();
                 chains[walk.place] = walk.chain;
                 spare.push(walk.sums);
             }
@@ -263,90 +301,87 @@ impl<'a, 'b> Forest<'a, 'b> {
 
     /// Begins at the end of the chain of a kept step.
     fn end_with(&mut self, id: StepId) -> ChainEnd {
-        let Some((sip, last)) = self.find(id) else { return ChainEnd::Whole(Chain::default()) };
-        if let StepOrChain::Chain(index) = last
-            && self.inner(self.all[sip].folded[index].parent).is_none()
-        {
-            return ChainEnd::Whole(self.all[sip].folded[index].take());
+        if let Some(Step { to, what, .. }) = self.step_at(id) {
+            return ChainEnd::Begun(self.end_of(id, *to, what.is_wire_outside()));
         }
-        ChainEnd::Begun(self.end_of(id, sip, last), (sip, last))
-    }
-
-    /// Lets a chain begin with the step or chain before it; false if it is whole then.
-    #[inline]
-    fn go_back(&mut self, walk: &mut ChainWalk) -> bool {
-        let (sip, first) = walk.next;
-        self.begin_with(walk, sip, first);
-        if let Some(next) = self.inner(walk.chain.parent) {
-            walk.next = next;
-            return true;
-        }
-        let is_step = matches!(first, StepOrChain::Step(_));
-        self.lost += u64::from(is_step && self.is_lost(walk.chain.parent));
-        false
-    }
-
-    /// Returns the place of a step that belongs to the chain of the step after it.
-    #[inline]
-    fn inner(&self, id: StepId) -> Option<(usize, StepOrChain)> {
-        let (sip, place) = self.find(id)?;
-        let mark = match place {
-            StepOrChain::Step(index) => self.all[sip].list[index].what.mark(),
-            StepOrChain::Chain(index) => self.all[sip].folded[index].mark,
+        let Some((sip, index)) = self.chain_at(id) else {
+            return ChainEnd::Whole(Chain::default());
         };
-        (mark == Mark::Inner).then_some((sip, place))
-    }
-
-    /// True for a step that is not here any more.
-    fn is_lost(&self, id: StepId) -> bool {
-        id != StepId::default() && self.find(id).is_none()
+        let Chain { to, ends_outside, parent, .. } = self.all[sip].folded[index];
+        if self.is_inner(parent) {
+            return ChainEnd::Begun(self.end_of(id, to, ends_outside));
+        }
+        ChainEnd::Whole(self.all[sip].folded[index].take())
     }
 
     /// Returns a chain of no step yet, at the end of a step.
-    fn end_of(&self, id: StepId, sip: usize, place: StepOrChain) -> Chain {
-        let (to, ends_outside) = match place {
-            StepOrChain::Step(index) => {
-                let Step { to, what, .. } = self.all[sip].list[index];
-                (to, what.is_wire_outside())
-            }
-            StepOrChain::Chain(index) => {
-                let chain = &self.all[sip].folded[index];
-                (chain.to, chain.ends_outside)
-            }
-        };
+    fn end_of(&self, id: StepId, to: Time, ends_outside: bool) -> Chain {
         let lines = self.has_lines.then(Box::default);
         Chain { sequence: id.sequence(), from: to, to, ends_outside, lines, ..Chain::default() }
     }
 
-    /// Lets a chain begin with a step or a chain before it.
+    /// True for a step or a chain that belongs to the chain of the step after it.
+    fn is_inner(&self, id: StepId) -> bool {
+        let mark = match self.step_at(id) {
+            Some(step) => Some(step.what.mark()),
+            None => self.chain_at(id).map(|(sip, index)| self.all[sip].folded[index].mark),
+        };
+        mark == Some(Mark::Inner)
+    }
+
+    /// Lets a chain begin with the step or chain before it; false if it is whole without.
     #[inline]
-    fn begin_with(&mut self, walk: &mut ChainWalk, sip: usize, place: StepOrChain) {
-        let ChainWalk { chain, sums, .. } = walk;
-        match place {
-            StepOrChain::Step(index) => {
-                let Step { parent, what, from, to } = self.all[sip].list[index];
-                sums.add(what, to - from);
-                if let Some(lines) = &mut chain.lines {
-                    let place = (self.all[sip].sip(), self.all[sip].mark_at(index));
-                    lines.over_gap(chain.from.saturating_sub(to));
-                    lines.over_step(place, what.kind(), to - from);
-                }
-                chain.begin_at(parent, (from, to), what.is_wire_outside());
-            }
-            StepOrChain::Chain(index) => {
-                let earlier = self.all[sip].folded[index].take();
-                for part in &earlier.parts {
-                    sums.add_part(part);
-                }
-                let Chain { parent, from, to, ends_outside, latency, lines, .. } = earlier;
-                if let Some(all) = &mut chain.lines {
-                    all.over_gap(chain.from.saturating_sub(to));
-                    all.over_chain(lines.as_deref(), to - from);
-                }
-                chain.begin_at(parent, (from, to), ends_outside);
-                chain.latency += latency;
-            }
+    fn go_back(&mut self, walk: &mut ChainWalk) -> bool {
+        let Some(&Step { parent, what, from, to }) = self.step_at(walk.next) else {
+            return self.go_back_over_chain(walk);
+        };
+        if !walk.is_end && what.mark() != Mark::Inner {
+            return false;
         }
+        let ChainWalk { chain, sums, .. } = walk;
+        sums.add(what, to - from);
+        if let Some(lines) = &mut chain.lines {
+            let place = self.line_of(walk.next);
+            lines.over_gap(chain.from.saturating_sub(to));
+            lines.over_step(place, what.kind(), to - from);
+        }
+        chain.begin_at(parent, (from, to), what.is_wire_outside());
+        (walk.next, walk.is_end, walk.has_step) = (parent, false, true);
+        true
+    }
+
+    /// Does the same for a chain before it.
+    fn go_back_over_chain(&mut self, walk: &mut ChainWalk) -> bool {
+        let Some((sip, index)) = self.chain_at(walk.next) else {
+            // A step that is not here any more.
+            self.lost += u64::from(walk.has_step && walk.next != StepId::default());
+            return false;
+        };
+        let earlier = &mut self.all[sip].folded[index];
+        if !walk.is_end && earlier.mark != Mark::Inner {
+            return false;
+        }
+        let Chain { parent, from, to, ends_outside, latency, parts, lines, .. } = earlier.take();
+        let ChainWalk { chain, sums, .. } = walk;
+        for part in &parts {
+            sums.add_part(part);
+        }
+        if let Some(all) = &mut chain.lines {
+            all.over_gap(chain.from.saturating_sub(to));
+            all.over_chain(lines.as_deref(), to - from);
+        }
+        chain.begin_at(parent, (from, to), ends_outside);
+        chain.latency += latency;
+        (walk.next, walk.is_end, walk.has_step) = (parent, false, false);
+        true
+    }
+
+    /// Returns the SIP of a step, and its line.
+    #[cold]
+    fn line_of(&self, id: StepId) -> (u32, LineMark) {
+        let sip = id.sip().unwrap_or_default();
+        let index = self.grounds[sip as usize].index_of(id);
+        (sip, self.all[sip as usize].mark_at(index))
     }
 }
 
@@ -377,7 +412,7 @@ impl Chain {
 mod tests {
     use super::*;
     use crate::record::usage::Use;
-    use crate::record::{Entry, Gap, Path, Resource};
+    use crate::record::{Entry, Gap, Path, PathPart, Resource};
     use crate::stall::Kind;
     use proptest::prelude::*;
     use std::rc::Rc;

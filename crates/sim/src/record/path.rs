@@ -127,6 +127,7 @@ pub(crate) fn stack_of(parts: &[PathPart], gaps: Gaps, whole: Time) -> Stack {
 const CHUNK: usize = 1 << 12;
 
 /// The steps of one SIP: the latest as they are and the others folded, or all of them as they are if the run is recorded.
+#[repr(C)]
 pub(crate) struct Steps {
     /// The steps since the last fold.
     pub(super) list: Vec<Step>,

@@ -5,7 +5,7 @@ use super::path::Step;
 use std::cell::RefCell;
 
 /// Most steps for which a thread keeps memory: 8 MiB.
-const MOST: usize = 1 << 18;
+const MOST: usize = 1 << 20;
 
 thread_local! {
     static SPARE: RefCell<Vec<Vec<Step>>> = const { RefCell::new(Vec::new()) };

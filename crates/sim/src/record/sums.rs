@@ -20,9 +20,26 @@ pub struct PathPart {
 
 crate::portable!(struct PathPart { resource, kind, count, time });
 
+/// A part as chains keep it: three words.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Part {
+    what: Use,
+    count: u64,
+    time: Time,
+}
+
+crate::portable!(struct Part { what, count, time });
+
+impl Part {
+    fn of_path(&self) -> PathPart {
+        let Self { what, count, time } = *self;
+        PathPart { resource: what.resource(), kind: what.kind(), count, time }
+    }
+}
+
 /// Parts that grow, found by the code of resource and kind.
 pub(crate) struct Sums {
-    parts: Vec<PathPart>,
+    parts: Vec<Part>,
     /// The parts by a hash of their codes; the length is a power of two.
     slots: Vec<Slot>,
     /// The slots that are taken.
@@ -54,8 +71,9 @@ impl Sums {
     }
 
     /// Adds all operations of a part.
-    pub(crate) fn add_part(&mut self, part: &PathPart) {
-        self.add_all(Use::new(part.resource, part.kind), part.count, part.time);
+    #[inline]
+    pub(crate) fn add_part(&mut self, part: &Part) {
+        self.add_all(part.what, part.count, part.time);
     }
 
     #[inline]
@@ -72,6 +90,11 @@ impl Sums {
 
     /// Returns the parts, in the order in which they were added first, and forgets them.
     pub(crate) fn take(&mut self) -> Vec<PathPart> {
+        self.take_parts().iter().map(Part::of_path).collect()
+    }
+
+    /// Does the same, for a chain.
+    pub(crate) fn take_parts(&mut self) -> Vec<Part> {
         for slot in self.taken.drain(..) {
             self.slots[slot] = Slot::default();
         }
@@ -94,7 +117,7 @@ impl Sums {
     #[cold]
     fn insert(&mut self, at: usize, what: Use, count: u64, time: Time) {
         let index = self.parts.len();
-        self.parts.push(PathPart { resource: what.resource(), kind: what.kind(), count, time });
+        self.parts.push(Part { what, count, time });
         self.fill(at, Slot { code: what.code(), index });
         if self.parts.len() * 2 > self.slots.len() {
             self.grow();
