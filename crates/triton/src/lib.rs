@@ -3,14 +3,14 @@
 //! Triton turns a kernel into TTIR, a text of typed operations. [`parse`] reads the text into a module (`ir.rs`); a
 //! [`Kernel`] is compiled from it once and launched on a rank as often as needed.
 //!
-//! This kernel squares a tensor where it is. Python writes the text (`phalanx.triton`); here it is part of the program:
+//! This kernel squares a tensor where it is. Triton writes such a text; here it is part of the program:
 //!
 //! ```
 //! use phalanx_sim::{DType, MachineSpec, machine::Options};
 //! use phalanx_torch::Context;
 //! use phalanx_triton::{Argument, Kernel, Settings};
 //!
-//! let kernel = Kernel::read("
+//! const SQUARE: &str = "
 //!     tt.func public @square(%x: !tt.ptr<f32>) {
 //!       %at = tt.make_range {end = 128 : i32, start = 0 : i32} : tensor<128xi32>
 //!       %all = tt.splat %x : !tt.ptr<f32> -> tensor<128x!tt.ptr<f32>>
@@ -19,9 +19,11 @@
 //!       %squares = arith.mulf %numbers, %numbers : tensor<128xf32>
 //!       tt.store %places, %squares : tensor<128x!tt.ptr<f32>>
 //!       tt.return
-//!     }").unwrap();
+//!     }";
+//!
 //! let mut context = Context::new(MachineSpec::preset("pair").unwrap(), Options::default());
 //! let squares = context.run(|rank| async move {
+//!     let kernel = Kernel::read(SQUARE).unwrap();
 //!     let x = rank.full([128], 3.0, DType::F32)?;
 //!     let pointer = Argument::Pointer(x.clone(), 0);
 //!     kernel.launch(&rank, &[pointer], &[], &Settings::default())?.wait().await?;

@@ -4,7 +4,7 @@ use crate::printer;
 use owo_colors::OwoColorize;
 use phalanx_sim::MachineSpec;
 use phalanx_sim::report::{Style, Table};
-use phalanx_workloads::{self as workload, Kind, Parameter, Workload};
+use phalanx_workloads::{self as workload, Parameter, ParameterKind, Workload};
 use serde::Serialize;
 use std::io;
 
@@ -93,14 +93,14 @@ impl<'a> WorkloadsJson<'a> {
     }
 }
 
-const fn kind(kind: Kind) -> &'static str {
+const fn kind(kind: ParameterKind) -> &'static str {
     match kind {
-        Kind::Count { .. } => "count",
-        Kind::Sip => "sip",
-        Kind::Bytes { .. } => "bytes",
-        Kind::Time => "time",
-        Kind::DType => "dtype",
-        Kind::Word(_) => "word",
-        Kind::Name => "name",
+        ParameterKind::Count { .. } => "count",
+        ParameterKind::Sip => "sip",
+        ParameterKind::Bytes { .. } => "bytes",
+        ParameterKind::Time => "time",
+        ParameterKind::DType => "dtype",
+        ParameterKind::Word(_) => "word",
+        ParameterKind::Name => "name",
     }
 }
