@@ -584,7 +584,7 @@ mod tests {
 
     #[test]
     fn what_a_message_touches_of_its_edge_lies_in_four_cache_lines() {
-        let lines = [offset_of!(Edge, receiver), offset_of!(Edge, stats), offset_of!(Edge, name)];
-        assert_eq!(lines, [64, 128, 192]);
+        assert_eq!([offset_of!(Edge, receiver), offset_of!(Edge, stats)], [64, 128]);
+        assert!(offset_of!(Edge, name) + size_of::<EdgeName>() <= 256);
     }
 }

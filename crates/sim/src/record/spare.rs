@@ -4,7 +4,7 @@
 use super::path::Step;
 use std::cell::RefCell;
 
-/// Most steps for which a thread keeps memory: 8 MiB.
+/// Most steps for which a thread keeps memory: 32 MiB, those of a machine with default options.
 const MOST: usize = 1 << 20;
 
 thread_local! {
