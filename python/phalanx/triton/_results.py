@@ -3,7 +3,7 @@
 A function of the same, unchanged tensors gives the same result: it is computed in the first call. Later calls get that result, as long as nobody holds or has
 changed what an earlier call got.
 """
-# mypy: disable-error-code="import-untyped,import-not-found,misc,unused-ignore"
+# mypy: disable-error-code="import-untyped,import-not-found,misc,no-untyped-call,unused-ignore"
 
 from __future__ import annotations
 
