@@ -128,6 +128,8 @@ def test_torch_computes_of_the_same_tensors_once_in_a_benchmark() -> None:
     seen: list[Any] = []
     assert times("exp", lambda: seen.append(torch.exp(x) - x.exp())) == 1 and not any(one.any() for one in seen)
     assert times("max", lambda: seen.append(x.reshape(256, 256).max(1))) == 1 and all(torch.equal(one[0], seen[-1][0]) for one in seen[8:])
+    # So is what is computed of results, while nobody holds them.
+    assert times("sub", lambda: (torch.exp(x) - x.max()).sum()) == 1 and times("sum", lambda: (torch.exp(x) - x.max()).sum()) == 1
     # What a caller changes is not another caller's result, whether torch or numpy changes it.
     seen.clear()
     assert times("exp", lambda: seen.append(torch.exp(x).mul_(2))) == 8 and all(torch.equal(one, 2 * expected) for one in seen)

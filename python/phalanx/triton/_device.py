@@ -168,8 +168,9 @@ class Device:
         self.benchmarking = False
         self._sightings = 0
         self.estimating = False
-        #: What torch's functions returned in the benchmark that is going on.
+        #: What torch's functions returned in the benchmark that is going on, and that benchmark.
         self._results = Results()
+        self._benchmark: int | None = None
         #: The launches with numbers so far.
         self.runs = 0
 
@@ -190,26 +191,39 @@ class Device:
 
     def begin_benchmark(self) -> None:
         """`do_bench` has run its function once, and will only look at the time now."""
+        self._in_benchmark(sys._getframe(1))
         self._sightings = 2
         self.estimating = True
-        self._times_now.clear()
 
     def synchronize(self) -> None:
         """Launches are over when they return; `do_bench` ends with its second call."""
         if self._sightings:
             self._sightings -= 1
             if self._sightings == 0:
-                self._results.clear()
+                self._forget(None)
 
     def results(self) -> Results | None:
         """The results of torch's functions in the benchmark that calls; ``None`` outside of one."""
-        if not _in_do_bench(sys._getframe(1)):
+        if not self._in_benchmark(sys._getframe(1)):
             return None
         self._results.runs = self.runs
         return self._results
 
+    def _in_benchmark(self, frame: FrameType | None) -> bool:
+        """True if a benchmark of Triton calls. What was kept for another one, which failed, is forgotten."""
+        caller = _do_bench_above(frame)
+        if caller is not None and id(caller) != self._benchmark:
+            self._forget(id(caller))
+        return caller is not None
+
+    def _forget(self, benchmark: int | None) -> None:
+        """Forgets what was kept for a benchmark; another one begins, or none."""
+        self._benchmark = benchmark
+        self._results.clear()
+        self._times_now.clear()
+
     def _only_times(self) -> bool:
-        return self.benchmarking or (self._sightings > 0 and _in_do_bench(sys._getframe(1)))
+        return self.benchmarking or (self._sightings > 0 and self._in_benchmark(sys._getframe(1)))
 
     def launch(
         self, kernel: Loaded, grid: tuple[int, int, int], arguments: Sequence[Any], num_warps: int, num_stages: int
@@ -233,7 +247,10 @@ class Device:
         context = self._contexts.get(self.data) or self.context
         took = context._core.run_triton(context._main_ranks(None)[0], own.core, bound.arguments, bound.spans, shape)
         self.runs += 1
-        if key is not None and self._sightings:
+        if key is None and own in self._need_data and self._in_benchmark(sys._getframe(1)):
+            # The first call of a benchmark: the others will ask for its time.
+            key = (own.text, shape, *bound.key())
+        if key is not None and self._benchmark is not None:
             self._times_now[key] = took
         self.clock_ps += took
         self._launches.append((own.name, grid, took, num_warps, num_stages))
@@ -302,15 +319,15 @@ def _pointer(bound: _Bound, argument: Any, kind: str, written: bool) -> Any:
     return bound.memory(span, kind, written), address - span.address
 
 
-def _in_do_bench(frame: FrameType | None) -> bool:
-    """True if a benchmark of Triton calls."""
+def _do_bench_above(frame: FrameType | None) -> FrameType | None:
+    """The benchmark of Triton that calls, if one does."""
     testing = sys.modules.get("triton.testing")
     code = getattr(getattr(testing, "do_bench", None), "__code__", None)
     while frame is not None and code is not None:
         if frame.f_code is code:
-            return True
+            return frame
         frame = frame.f_back
-    return False
+    return None
 
 
 class _Here(threading.local):

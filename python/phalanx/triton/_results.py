@@ -3,10 +3,11 @@
 A function of the same, unchanged tensors gives the same result: it is computed in the first call. Later calls get that result, as long as nobody holds or has
 changed what an earlier call got.
 """
-# mypy: disable-error-code="import-untyped,import-not-found,misc,unused-ignore"
+# mypy: disable-error-code="import-untyped,import-not-found,misc,no-untyped-call,unused-ignore"
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -14,19 +15,21 @@ __all__ = ["Results", "repeated"]
 
 #: Results of one benchmark that are kept: their most bytes.
 _MOST_BYTES = 2 << 30
-#: The owners of a storage that is asked for its owners if nobody else has it: the tensor that is kept, and the question.
-_NOBODY_ELSE = 2
 
 
 class _Kept:
-    """The results of a call, the launches with numbers before it, and its operands, which keep their addresses while they are here."""
+    """The results of a call, the launches with numbers before it, and its operands, which keep their addresses while they are here.
+
+    Both are tensors of our own over the memories, so that other owners of a memory can be counted.
+    """
 
     __slots__ = ("is_one", "operands", "runs", "tensors")
 
     def __init__(self, made: Any, operands: Any, runs: int) -> None:
         self.is_one = not isinstance(made, (tuple, list))
-        self.tensors = [made.detach()] if self.is_one else [tensor.detach() for tensor in made]
-        self.operands, self.runs = operands, runs
+        self.tensors = [tensor.detach() for tensor in _tensors([made])]
+        self.operands = [tensor.detach() for tensor in _tensors(operands)]
+        self.runs = runs
 
 
 class Results:
@@ -34,7 +37,10 @@ class Results:
 
     def __init__(self) -> None:
         self._kept: dict[Any, _Kept] = {}
+        #: The function and the operands of the result at an address.
         self._places: dict[int, Any] = {}
+        #: Our own tensors over the memory at an address.
+        self._ours: Counter[int] = Counter()
         self._bytes = 0
         self.runs = 0
 
@@ -42,6 +48,7 @@ class Results:
         """Forgets all results."""
         self._kept.clear()
         self._places.clear()
+        self._ours.clear()
         self._bytes = 0
 
     def find(self, key: Any) -> Any:
@@ -58,29 +65,40 @@ class Results:
             if kept.runs != self.runs or not storage.resizable():
                 self._drop(key)
                 return None
-            is_ours = torch._C._storage_Use_Count(storage._cdata) == _NOBODY_ELSE
+            # The question is an owner, too.
+            is_ours = torch._C._storage_Use_Count(storage._cdata) == self._ours[storage.data_ptr()] + 1
             given.append(tensor.detach() if is_ours else tensor.clone())
         return given[0] if kept.is_one else tuple(given)
 
     def keep(self, key: Any, operands: Any, made: Any) -> None:
         """Keeps what a function returned."""
-        tensors = made if isinstance(made, (tuple, list)) else [made]
-        size = sum(tensor.untyped_storage().nbytes() for tensor in tensors)
+        kept = _Kept(made, operands, self.runs)
+        size = _bytes_of(kept)
         if self._bytes + size > _MOST_BYTES:
             return
         self._bytes += size
-        self._kept[key] = _Kept(made, operands, self.runs)
-        for tensor in tensors:
+        self._kept[key] = kept
+        self._ours.update(_addresses(kept))
+        for tensor in kept.tensors:
             self._places[tensor.untyped_storage().data_ptr()] = key
 
     def written(self, tensor: Any) -> None:
         """Forgets a result that is changed in place."""
-        self._drop(self._places.get(tensor.untyped_storage().data_ptr()))
+        self._drop(self._places.pop(tensor.untyped_storage().data_ptr(), None))
 
     def _drop(self, key: Any) -> None:
         kept = self._kept.pop(key, None)
         if kept is not None:
-            self._bytes -= sum(tensor.untyped_storage().nbytes() for tensor in kept.tensors)
+            self._bytes -= _bytes_of(kept)
+            self._ours.subtract(_addresses(kept))
+
+
+def _addresses(kept: _Kept) -> list[int]:
+    return [tensor.untyped_storage().data_ptr() for tensor in (*kept.tensors, *kept.operands)]
+
+
+def _bytes_of(kept: _Kept) -> int:
+    return sum(tensor.untyped_storage().nbytes() for tensor in kept.tensors)
 
 
 def operand(value: Any) -> Any:
@@ -126,6 +144,11 @@ def repeated(results: Callable[[], Results]) -> Any:
 
     class Repeated(TorchDispatchMode):
         """Returns the results of an earlier call."""
+
+        @classmethod
+        def _should_skip_dynamo(cls) -> bool:
+            """False: torch's compiler, which takes over a second to load, need not be told to leave this mode alone."""
+            return False
 
         def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
             options = kwargs or {}

@@ -15,7 +15,7 @@ from typing import Any
 
 from .. import _core
 from ._device import current
-from ._results import operand, repeated
+from ._results import Results, operand, repeated
 
 __all__ = ["device"]
 
