@@ -222,6 +222,25 @@ impl Parameter {
         }
     }
 
+    fn dtype(&self, text: &str) -> Result<Setting, ParameterError> {
+        let help = || DTYPES.map(|dtype| dtype.to_string()).join(", ");
+        let refuse = |problem: String| self.bad(&problem, format!("allowed: {}", help()));
+        let dtype: DType = text.parse().map_err(|_| refuse(format!("`{text}` is not a type")))?;
+        let is_known = DTYPES.contains(&dtype);
+        let problem = || refuse(format!("workloads do not compute in `{dtype}`"));
+        is_known.then_some(Setting::DType(dtype)).ok_or_else(problem)
+    }
+
+    fn word(&self, text: &str, words: &[&str]) -> Result<Setting, ParameterError> {
+        if words.contains(&text) {
+            return Ok(Setting::Word(text.to_owned()));
+        }
+        let near = config::suggestion(text, words.iter().copied());
+        let near = near.map_or_else(String::new, |near| format!("did you mean `{near}`? "));
+        let help = format!("{near}allowed: {}", words.join(", "));
+        Err(self.bad(&format!("`{text}` is not one of its words"), help))
+    }
+
     fn parse(&self, text: &str, machine: &MachineSpec) -> Result<Setting, ParameterError> {
         let bad = |reason: String, help: String| self.bad(&reason, help);
         let quantity =
@@ -263,25 +282,9 @@ impl Parameter {
                 let help = format!("allowed: at most {}", units::show_time(MOST_TIME));
                 inside(Setting::Time(time), time <= MOST_TIME, what, help)
             }
-            ParameterKind::DType => {
-                let help = || DTYPES.map(|dtype| dtype.to_string()).join(", ");
-                let refuse = |problem: String| bad(problem, format!("allowed: {}", help()));
-                let dtype: DType =
-                    text.parse().map_err(|_| refuse(format!("`{text}` is not a type")))?;
-                let is_known = DTYPES.contains(&dtype);
-                let problem = || refuse(format!("workloads do not compute in `{dtype}`"));
-                is_known.then_some(Setting::DType(dtype)).ok_or_else(problem)
-            }
+            ParameterKind::DType => self.dtype(text),
             ParameterKind::Sip => self.sip(text, machine),
-            ParameterKind::Word(words) if words.contains(&text) => {
-                Ok(Setting::Word(text.to_owned()))
-            }
-            ParameterKind::Word(words) => {
-                let near = config::suggestion(text, words.iter().copied());
-                let near = near.map_or_else(String::new, |near| format!("did you mean `{near}`? "));
-                let help = format!("{near}allowed: {}", words.join(", "));
-                Err(bad(format!("`{text}` is not one of its words"), help))
-            }
+            ParameterKind::Word(words) => self.word(text, words),
             ParameterKind::Name => Ok(Setting::Word(text.to_owned())),
         }
     }

@@ -180,11 +180,11 @@ struct Forest<'a, 'b> {
 impl<'a, 'b> Forest<'a, 'b> {
     fn new(all: &'a mut [&'b mut Steps]) -> Self {
         let has_lines = all.iter().any(|steps| steps.has_lines);
-        let ground = |steps: &mut &mut Steps| {
-            let list = std::mem::take(&mut steps.list);
-            Ground { first: steps.first, list }
+        let ground = |steps: &mut Steps| Ground {
+            first: steps.first,
+            list: std::mem::take(&mut steps.list),
         };
-        let grounds = all.iter_mut().map(ground).collect();
+        let grounds = all.iter_mut().map(|steps| ground(steps)).collect();
         Self { all, grounds, kept: Vec::new(), lost: 0, has_lines }
     }
 
