@@ -98,7 +98,7 @@ async fn exchange(part: Part, tl: Tl) -> Result<(), KernelError> {
     side_by_side(vec![
         Box::pin(mesh.deliver(sent)),
         Box::pin(part.copy(&tl, &own.0, &own.1)),
-        Box::pin(mesh.keep(got)),
+        Box::pin(mesh.collect(got)),
     ])
     .await
 }
@@ -154,33 +154,15 @@ impl<'a> Mesh<'a> {
         Ok(())
     }
 
-    /// The chunks of a range of the output from each rank with an open queue, in the order of sending.
-    fn arriving(
-        &self,
-        range: impl Fn(usize) -> Range<usize>,
-    ) -> impl Iterator<Item = (&RecvQueue, Range<usize>)> {
+    /// Receives a range of the output from each rank with an open queue, in the order of sending.
+    async fn collect(&self, range: impl Fn(usize) -> Range<usize>) -> Result<(), KernelError> {
         let ranks = self.part.ranks;
         let before = (1..ranks).map(|step| (self.part.rank + ranks - step) % ranks);
         let peers = before.filter_map(|rank| Some((self.from[rank].as_ref()?, rank)));
         let lists = peers.map(|(from, rank)| (from, self.part.chunks(&range(rank))));
-        rounds(lists.collect())
-    }
-
-    /// Receives a range of the output from each rank with an open queue.
-    async fn collect(&self, range: impl Fn(usize) -> Range<usize>) -> Result<(), KernelError> {
-        for (from, chunk) in self.arriving(range) {
+        for (from, chunk) in rounds(lists.collect()) {
             let received = self.part.recv(self.tl, from, chunk.len()).await?;
             self.part.store(self.tl, &chunk, &received);
-        }
-        Ok(())
-    }
-
-    /// As [`Self::collect`], with few stores waiting before the messages that this rank sends.
-    async fn keep(&self, range: impl Fn(usize) -> Range<usize>) -> Result<(), KernelError> {
-        let mut storing = Vec::new();
-        for (from, chunk) in self.arriving(range) {
-            let received = self.part.recv(self.tl, from, chunk.len()).await?;
-            self.part.store_after(self.tl, &chunk, &received, &mut storing).await?;
         }
         Ok(())
     }
