@@ -19,18 +19,21 @@ pub(super) async fn run(part: &Part, tl: &Tl, each: usize) -> Result<(), KernelE
     let spreads = matches!(part.operation, Operation::Broadcast | Operation::Scatter);
     let receivers = trees.len() * if spreads { 1 } else { 2 };
     let mut part = part.clone();
-    let lanes = part.lanes * trees.len() / each;
-    part.peers.edge.n_slots = part.peers.edge.n_slots.max(slots(&part, tl.machine(), lanes));
+    part.peers.edge.n_slots = part.peers.edge.n_slots.max(slots(&part, tl.machine()));
+    part.peers.channel ^= RAILS;
     forest::run_with(&part, tl, trees, receivers).await
 }
 
-/// The slots that keep a NIC busy while a credit comes home, if so many PEs share it.
-fn slots(part: &Part, machine: &MachineSpec, lanes: usize) -> u32 {
+/// The bit that tells the channel numbers of rails, whose queues have slots of their own number.
+const RAILS: u32 = 1 << 19;
+
+/// The slots that keep a NIC busy while a credit comes home, whatever the number of PEs, so that equal channels have equal queues.
+fn slots(part: &Part, machine: &MachineSpec) -> u32 {
     let (link, pcie) = (machine.link_of(1), machine.levels[0].pcie);
     let once = link.latency.as_ps() + 2 * pcie.map_or(0, |pcie| pcie.latency.as_ps());
     let bandwidth = link.bandwidth.as_per_second().unwrap_or(0);
     let bytes = u128::from(bandwidth) * 2 * u128::from(once) / 1_000_000_000_000;
-    let own = bytes / lanes.max(1) as u128 / u128::from(part.peers.edge.slot_size.max(1));
+    let own = bytes / u128::from(part.peers.edge.slot_size.max(1));
     // One is being filled, and one emptied.
     u32::try_from(own).unwrap_or(u32::MAX).saturating_add(2)
 }
