@@ -10,6 +10,7 @@ pub(super) mod hierarchical;
 mod lines;
 pub(super) mod multi_ring;
 pub(super) mod nvls;
+mod rails;
 pub(super) mod recursive_doubling;
 pub(super) mod ring;
 pub(super) mod torus_2d;

@@ -54,7 +54,8 @@ impl Job {
 
     /// Runs one program.
     pub(crate) fn run(&self, tl: Tl) -> Running<'static> {
-        let lane = &self.lanes[tl.program_id()];
+        let number = tl.program_id();
+        let lane = &self.lanes[number];
         let part = Part {
             operation: self.operation,
             combine: self.combine,
@@ -66,6 +67,8 @@ impl Job {
             output: lane.output.clone(),
             splits: self.splits.clone(),
             in_loops: self.in_loops,
+            lane: number,
+            lanes: self.lanes.len(),
             peers: Peers {
                 sips: self.sips.clone(),
                 pe: lane.pe,

@@ -10,7 +10,7 @@ use super::prefetch::{LoadFrom, room_for_tiles};
 use crate::error::{Mismatch, MismatchSide};
 use crate::placement::share;
 use phalanx_sim::ipcq::{BufferKind, EdgeSpec, Topic};
-use phalanx_sim::kernel::{KernelError, Loading, Receiver, Sender, Tile, Tl, View};
+use phalanx_sim::kernel::{KernelError, Loading, Receiver, Sender, Storing, Tile, Tl, View};
 use phalanx_sim::memory::Region;
 use phalanx_sim::topology::PeId;
 use phalanx_sim::value::{Binary, DType};
@@ -165,6 +165,10 @@ pub struct Part {
     pub splits: Option<Rc<Splits>>,
     /// True if a ring takes as much of a segment at a time as its slots hold.
     pub in_loops: bool,
+    /// The number of this PE among those of the rank that carry the collective.
+    pub lane: usize,
+    /// The PEs of the rank that carry the collective, each with its part of the vector.
+    pub lanes: usize,
     /// All ranks of the group.
     pub peers: Peers,
 }
@@ -317,6 +321,25 @@ impl Part {
             let view = View::dense(region, self.output.place(range.start), range.len());
             drop(tl.store(&view, tile));
         }
+    }
+
+    /// Stores elements of the output, in every copy, once the stores `before` have ended, and leaves its own ones there. A PE that also
+    /// sends keeps few stores waiting this way: a message waits for the stores that were asked for before it.
+    pub async fn store_after(
+        &self,
+        tl: &Tl,
+        range: &Range<usize>,
+        tile: &Tile,
+        before: &mut Vec<Storing>,
+    ) -> Result<(), KernelError> {
+        for storing in before.drain(..) {
+            storing.await?;
+        }
+        for region in self.output.copies.iter() {
+            let view = View::dense(region, self.output.place(range.start), range.len());
+            before.push(tl.store(&view, tile));
+        }
+        Ok(())
     }
 
     /// True if input and output are the same memory.

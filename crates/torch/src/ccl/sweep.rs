@@ -13,7 +13,7 @@ mod check;
 mod limit;
 
 pub use bound::Bound;
-pub use limit::link_limit;
+pub use limit::{link_limit, memory_limit};
 
 use super::algorithm::{Algorithm, Operation};
 use super::config::{CclConfig, Choice, Plan};
@@ -77,12 +77,12 @@ pub struct Measured {
     pub in_place: Figures,
     /// The bottleneck.
     pub bound: Bound,
-    /// The least time that the links allow (LNK-1); `None` if they set no limit.
+    /// The least time that the links and the memories allow (LNK-1, LNK-2); `None` if they set no limit.
     pub limit: Option<Time>,
 }
 
 impl Measured {
-    /// Returns the least time that the links allow, in per cent of the time of the run out of place.
+    /// Returns the least time that the links and the memories allow, in per cent of the time of the run out of place.
     #[expect(clippy::cast_precision_loss, reason = "a ratio is read, not added up")]
     pub fn percent_of_bound(&self) -> Option<f64> {
         let time = self.out_of_place.time.as_ps() as f64;
@@ -199,7 +199,11 @@ impl Sweep {
             out_of_place: self.figures(bytes, out.time, out.wrong),
             in_place: self.figures(bytes, inside.time, inside.wrong),
             bound: out.bound,
-            limit: link_limit(&self.machine, self.operation, bytes),
+            limit: link_limit(&self.machine, self.operation, bytes).max(memory_limit(
+                &self.machine,
+                self.operation,
+                bytes,
+            )),
         })
     }
 

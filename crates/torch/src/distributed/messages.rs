@@ -145,6 +145,8 @@ impl Message<'_> {
             output: buffer,
             splits: None,
             in_loops: false,
+            lane: 0,
+            lanes: 1,
             peers: self.peers(),
         }
     }

@@ -206,6 +206,8 @@ impl Case {
             output,
             splits,
             in_loops: self.in_loops,
+            lane: 0,
+            lanes: 1,
             peers: Peers {
                 sips: (0..u32::try_from(self.ranks).unwrap()).collect(),
                 pe,

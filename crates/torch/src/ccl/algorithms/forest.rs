@@ -53,7 +53,18 @@ impl Tree {
 
 /// Runs one rank's part of an operation over all trees.
 pub(super) async fn run(part: &Part, tl: &Tl, trees: Vec<Tree>) -> Result<(), KernelError> {
-    let (streams, receivers) = (trees.len(), trees.iter().map(Tree::receivers).sum());
+    let receivers = trees.iter().map(Tree::receivers).sum();
+    run_with(part, tl, trees, receivers).await
+}
+
+/// As [`run`], with so many queues that a rank receives from.
+pub(super) async fn run_with(
+    part: &Part,
+    tl: &Tl,
+    trees: Vec<Tree>,
+    receivers: usize,
+) -> Result<(), KernelError> {
+    let streams = trees.len();
     let mut running = Vec::new();
     for (index, tree) in trees.into_iter().enumerate() {
         let stream = Stream { index, streams, receivers };
@@ -129,14 +140,15 @@ impl Node {
         }
     }
 
-    /// Sends the root's vector to its children.
+    /// Sends the root's vector to its children, and stores it as fast as the memory allows without keeping messages waiting.
     async fn send_all(&self) -> Result<(), KernelError> {
+        let mut storing = Vec::new();
         let chunks = self.part.chunks(&(0..self.part.input.len)).map(|chunk| ((), chunk));
         let mut own = self.part.prefetch(&self.tl, LoadFrom::Input, chunks);
         while let Some(((), chunk, mine)) = own.next().await? {
             self.send_to_all(&mine);
             if !self.part.is_in_place() {
-                self.part.store(&self.tl, &chunk, &mine);
+                self.part.store_after(&self.tl, &chunk, &mine, &mut storing).await?;
             }
         }
         Ok(())

@@ -2,7 +2,10 @@
 //! other groups.
 //!
 //! The vector goes through the dimensions of a group first and between groups then, as `lines.rs` says. It is cut into streams, and these
-//! into slices, so that one stream is between groups while another is inside.
+//! into slices, so that one stream is between groups while another is inside. A rank sends its own block of a slice before it receives:
+//! a slice of a large vector has no more of a block than the slots of the next rank hold.
+//!
+//! Operations with a root follow trees, a rail each, as `rails.rs` says.
 //!
 //! A small vector on many groups goes in few steps instead, since a ring has as many as there are ranks: the SIPs of a group halve it as by
 //! `halving_doubling`, those at the same place of all groups sum what each has by `recursive_doubling`, and the group doubles it again.
@@ -14,7 +17,7 @@ use super::super::prefetch::LoadFrom;
 use super::super::streams::{Stream, side_by_side};
 use super::folded::Folded;
 use super::lines::{Dimension, Lines};
-use super::{halving_doubling, recursive_doubling};
+use super::{halving_doubling, rails, recursive_doubling};
 use phalanx_sim::MachineSpec;
 use phalanx_sim::kernel::{KernelError, Tl};
 use std::ops::Range;
@@ -22,7 +25,15 @@ use std::ops::Range;
 pub(crate) const ALGORITHM: Algorithm = Algorithm {
     name: "two_level",
     summary: "rings inside each group of SIPs, then between groups, by rails",
-    operations: &[Operation::AllReduce, Operation::ReduceScatter, Operation::AllGather],
+    operations: &[
+        Operation::AllReduce,
+        Operation::ReduceScatter,
+        Operation::AllGather,
+        Operation::Broadcast,
+        Operation::Reduce,
+        Operation::Scatter,
+        Operation::Gather,
+    ],
     channels: Channels::ONE,
     wide: Channels::WIDE,
     fits,
@@ -34,7 +45,7 @@ pub(crate) const ALGORITHM: Algorithm = Algorithm {
 /// Streams of a PE: enough that some are inside a group while others are between groups.
 const STREAMS: usize = 4;
 
-/// Most slices of a stream.
+/// Slices of a stream whose blocks are so many messages.
 const SLICES: usize = 8;
 
 /// The fewest groups whose rings take too many steps for a small vector.
@@ -61,6 +72,9 @@ async fn run(part: Part, tl: Tl) -> Result<(), KernelError> {
     if part.ranks == 1 {
         return part.copy_all(&tl).await;
     }
+    if part.operation.has_root() {
+        return rails::run(&part, &tl, size_of_group(tl.machine())).await;
+    }
     if is_short(tl.machine(), &part) {
         return by_halves(&part, &tl).await;
     }
@@ -81,13 +95,20 @@ fn stream_of(part: Part, tl: Tl, stream: Stream, dimensions: Vec<Dimension>) -> 
     Box::pin(async move {
         let own = part.stream(&tl, stream, &(stream.index..stream.index + 1), STREAMS);
         let lines = Lines::open(&own, &tl, &dimensions)?;
-        let block = own.input.len.max(own.output.len) / own.ranks;
-        let slices = own.chunks(&(0..block)).take(SLICES).count().max(1);
+        let slices = slices(&own);
         for slice in 0..slices {
             lines.run(&own.slice(slice, slices)).await?;
         }
         Ok(())
     })
+}
+
+/// The slices of a stream: up to eight of a message a block, and more where the slots do not hold a block of an eighth.
+fn slices(part: &Part) -> usize {
+    let block = part.input.len.max(part.output.len) / part.ranks;
+    let chunks = part.chunks(&(0..block)).count();
+    let slots = (part.peers.edge.n_slots as usize).max(1);
+    chunks.min(SLICES).max(chunks.div_ceil(slots)).max(1)
 }
 
 /// The dimensions of a group, and one between the groups.

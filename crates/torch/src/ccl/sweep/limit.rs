@@ -1,8 +1,10 @@
-//! The least time that the links allow for a collective, by any algorithm.
+//! The least time that the links and the memories allow for a collective, by any algorithm.
 //!
 //! - **LNK-1 (a bound).** No algorithm is faster. The bound is the largest of these: the bytes that a rank must send or receive
 //!   over its links; the bytes that all ranks together must send, over all links, each byte counted on every link of its shortest
 //!   way; the bytes that must cross the middle of each dimension.
+//! - **LNK-2 (memories).** A rank, the root above all, loads its input and stores its output. Each is in one piece in the memory of one
+//!   cube, which serves one after the other. A machine with a cache has no such bound: what was stored last may be in the cache.
 //!
 //! On a machine with levels, groups of SIPs count like ranks with the bandwidth of their NICs, and a rank has the links of its group and
 //! its share of the NICs. A switch that combines and copies messages spares an all-reduce half of the bytes.
@@ -23,6 +25,26 @@ pub fn link_limit(machine: &MachineSpec, operation: Operation, bytes: u64) -> Op
     let picoseconds = seconds * bytes as f64 * 1e12;
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a short time")]
     let time = Time::ps(picoseconds as u64);
+    (time > Time::ZERO).then_some(time)
+}
+
+/// Returns the least time that the memory of a rank allows for a collective of all SIPs out of place, of `bytes` in the larger of
+/// input and output (LNK-2); `None` if it sets no limit.
+pub fn memory_limit(machine: &MachineSpec, operation: Operation, bytes: u64) -> Option<Time> {
+    if machine.cache.is_some() {
+        return None;
+    }
+    let ranks = u64::from(machine.devices()).max(1);
+    let shorter = match operation {
+        Operation::AllReduce | Operation::Broadcast | Operation::Reduce | Operation::AllToAll => {
+            bytes
+        }
+        Operation::ReduceScatter
+        | Operation::AllGather
+        | Operation::Scatter
+        | Operation::Gather => bytes / ranks,
+    };
+    let time = machine.hbm.wire().bandwidth.time_for(bytes.saturating_add(shorter));
     (time > Time::ZERO).then_some(time)
 }
 
@@ -178,6 +200,25 @@ mod tests {
         near(cube, 64, Operation::AllReduce, 2.0 * 63.0 / 64.0 / 6.0);
         near(cube, 64, Operation::AllGather, 63.0 / 64.0 / 6.0);
         near(cube, 64, Operation::Broadcast, 1.0 / 6.0);
+    }
+
+    #[test]
+    fn lnk_2_a_memory_loads_the_input_and_stores_the_output() {
+        let limit = |name: &str, operation| {
+            let machine = MachineSpec::preset(name).unwrap();
+            let limits =
+                [link_limit, memory_limit].map(|limit| limit(&machine, operation, 1 << 30));
+            limits.map(|limit| limit.map_or(0, |time| time.as_ps() / 1_000))
+        };
+        // A stack has 1 TB/s, a port 512 GB/s.
+        let [links, memory] = limit("pod-64", Operation::AllToAll);
+        assert_eq!(memory, (2 << 30) / 1_000, "LNK-2");
+        assert!(links < memory, "LNK-2: {links}");
+        let [links, memory] = limit("pod-64", Operation::AllGather);
+        assert_eq!(memory, ((1 << 30) + (1 << 24)) / 1_000, "LNK-2");
+        assert!(links > memory, "LNK-2: {links}");
+        assert_eq!(limit("hgx-h100", Operation::AllToAll)[1], 0, "LNK-2: a cache");
+        assert_eq!(limit("bare", Operation::AllToAll)[1], 0, "LNK-2: no limit");
     }
 
     #[test]

@@ -209,6 +209,29 @@ fn rooted(x: &[f32], root: usize, at: usize) -> f32 {
     in_order(x, &rank, top, top) + x[root]
 }
 
+/// The sum of the tree of a rail: round the places of each group, then from group to group toward the root's.
+fn by_rail(x: &[f32], root: usize, rail: usize) -> f32 {
+    let each = rows_of(x.len());
+    let (groups, own) = (x.len() / each, root / each);
+    let mut beyond: Option<(usize, f32)> = None;
+    for group in (0..groups).map(|step| (own + groups - 1 - step) % groups) {
+        let places = (0..each).map(|step| group * each + (rail + step) % each);
+        let line: Vec<usize> = places.filter(|rank| *rank != root).collect();
+        let is_roots = group == own;
+        // The rail's own SIP, if it is not the root, joins the rest of its line and the groups behind.
+        let rest = if is_roots && root % each == rail { &line[..] } else { &line[1..] };
+        let inside = rest.iter().rev().map(|rank| x[*rank]).reduce(|sum, one| sum + one);
+        let mut sums: Vec<(usize, f32)> =
+            inside.map(|sum| (rest[0], sum)).into_iter().chain(beyond).collect();
+        sums.sort_by_key(|(rank, _)| *rank);
+        let sum = sums.into_iter().map(|(_, sum)| sum).reduce(|sum, one| sum + one);
+        let top = if rest.len() == line.len() { root } else { line[0] };
+        beyond = Some((top, sum.map_or(x[top], |sum| sum + x[top])));
+    }
+    let (top, sum) = beyond.unwrap();
+    if top == root { sum } else { sum + x[root] }
+}
+
 #[test]
 fn reductions_are_combined_in_the_same_order() {
     for operation in [Operation::ReduceScatter, Operation::Reduce] {
@@ -224,6 +247,9 @@ fn reductions_are_combined_in_the_same_order() {
                         "tree" => below(&turned, 0),
                         "direct" => stated("direct", &x, 1, 0),
                         "double_tree" => rooted(&x, root, at),
+                        "two_level" if operation == Operation::Reduce => {
+                            by_rail(&x, root, segment(40, at, rows_of(ranks)))
+                        }
                         "two_level" => by_group(&x, segment(40, at % 40, 4), owner),
                         "nvls" => owner_last(&x, owner),
                         "two_hop" if operation == Operation::Reduce => owner_last(&x, owner),

@@ -3,7 +3,8 @@
 use super::truths::timed;
 use crate::ranks::machine;
 use phalanx_sim::MachineSpec;
-use phalanx_torch::ccl::sweep::link_limit;
+use phalanx_torch::ccl::sweep::{link_limit, memory_limit};
+use phalanx_torch::ccl::trial::{Trial, measure};
 use phalanx_torch::ccl::{CclConfig, Operation, Plan};
 
 /// The best share of the bound at 256 MiB, in per mille, and its plan.
@@ -59,9 +60,33 @@ fn lnk_1_a_torus_reaches_90_percent() {
 
 #[test]
 fn lnk_1_a_switch_reaches_90_percent() {
-    // A broadcast along a chain of 64 reaches 82 %.
     let operations = [Operation::AllReduce, Operation::ReduceScatter, Operation::AllGather];
     check("pod-64", &operations, &["ring:32", "direct:32"]);
+    check("pod-64", &[Operation::Scatter], &["direct:32"]);
+}
+
+#[test]
+fn lnk_1_rails_reach_90_percent() {
+    let operations = [Operation::Broadcast, Operation::Scatter];
+    check("a100-ib-16", &operations, &["two_level:32"]);
+    let operations = [Operation::Scatter, Operation::Gather];
+    check("b200-roce-16", &operations, &["two_level:32"]);
+    check("h100-pod-64", &operations, &["two_level:64"]);
+}
+
+#[test]
+fn lnk_2_a_root_copies_its_vector_beside_its_messages() {
+    let spec = machine("pod-64", &["system.sips.count=4"]);
+    let (operation, bytes) = (Operation::Broadcast, 256 << 20);
+    let ccl = CclConfig::builtin();
+    let plan = ccl.plan("double_tree:32", &ccl.names()).unwrap();
+    let mut trial = Trial::new(operation, (0..4).collect(), bytes / 4);
+    trial.layout.apart = true;
+    let time = measure(&spec, &trial, &plan).unwrap();
+    let limit = memory_limit(&spec, operation, bytes as u64).unwrap();
+    assert!(limit > link_limit(&spec, operation, bytes as u64).unwrap(), "LNK-2");
+    let share = 1000 * limit.as_ps() / time.as_ps();
+    assert!((900..=1000).contains(&share), "LNK-2: {share} per mille");
 }
 
 #[test]

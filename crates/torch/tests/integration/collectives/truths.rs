@@ -24,7 +24,7 @@ pub(super) fn plan(module: &str, n_slots: u32, slot_size: usize) -> Plan {
 
 /// Without numbers; `bytes` is the larger of input and output.
 pub(super) fn timed(operation: Operation, spec: &MachineSpec, plan: &Plan, bytes: usize) -> Time {
-    let members = (0..spec.sips.count).collect();
+    let members = (0..spec.devices()).collect();
     let trial = Trial::new(operation, members, bytes / 4);
     measure(spec, &trial, plan).unwrap_or_else(|error| panic!("{}: {error}", plan.name))
 }

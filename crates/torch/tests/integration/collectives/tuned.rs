@@ -122,7 +122,7 @@ fn what_does_not_fit_says_what_it_needs() {
     let why = torus.check(Operation::Gather, &grid, &[0, 1, 2, 3]).unwrap_err();
     assert_eq!(
         why,
-        "`torus_2d` cannot do gather; these can: ring, direct, hierarchical, multi_ring"
+        "`torus_2d` cannot do gather; these can: ring, direct, hierarchical, multi_ring, two_level"
     );
 }
 
