@@ -104,7 +104,7 @@ impl SpawnError {
 }
 
 /// Runs `program(rank, cx)` once for each of `ranks` ranks; returns their results in order. In a [shard](crate::shards), only the own
-/// ranks run and return results ([`Context::gather`]); a failure is that of all.
+/// ranks run and return results ([`Context::own_ranks`], [`Context::gather`]); a failure is that of all.
 ///
 /// # Errors
 ///
