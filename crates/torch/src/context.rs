@@ -99,7 +99,7 @@ impl Context {
 
     /// Returns the ranks of a program of `ranks` that this context runs: all, unless it is one of several
     /// [shards](crate::shards).
-    pub(crate) fn own_ranks(&self, ranks: usize) -> Range<usize> {
+    pub fn own_ranks(&self, ranks: usize) -> Range<usize> {
         let is_own = |rank: &usize| u32::try_from(*rank).is_ok_and(|sip| self.machine.owns(sip));
         let first = (0..ranks).find(is_own).unwrap_or(ranks);
         first..first + (first..ranks).take_while(is_own).count()
