@@ -168,7 +168,7 @@ class Device:
         self.benchmarking = False
         self._sightings = 0
         self.estimating = False
-        #: What torch's functions returned in the benchmark that is going on, and that benchmark.
+        #: The results of torch's functions in the benchmark that is going on, and that benchmark.
         self._results = Results()
         self._benchmark: int | None = None
         #: The launches with numbers so far.

@@ -58,7 +58,7 @@ class Results:
         kept = self._kept.get(key)
         if kept is None:
             return None
-        # Not part of torch's public interface: without it, every result is copied.
+        # A part of torch that is not public: without it, every result is copied.
         owners = getattr(torch._C, "_storage_Use_Count", None)
         given = []
         for tensor in kept.tensors:
