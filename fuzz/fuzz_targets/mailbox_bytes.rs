@@ -68,7 +68,7 @@ impl Both {
     fn talk(&mut self, value: u8) {
         match value % 2 {
             0 => self.parent.shut_down(),
-            _ => self.child.witness.begin(u64::from(value), 1),
+            _ => self.child.witness.step(u64::from(value)),
         }
         if let Err(MailboxError::Phase { found }) = self.parent.phase() {
             assert!(found > 5, "MBX-4");
