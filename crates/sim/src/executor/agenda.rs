@@ -37,24 +37,25 @@ impl Entry {
 /// A partition rarely has more than a few events, and most new events are the last to fire. A short sorted ring holds
 /// those; a heap holds the events that do not fit into the ring.
 ///
-/// Its parts are cells: the executor keeps a reference to the agenda of the turn while processes and devices add to it. All
-/// but the heap and the first event of the ring are half a cache line, and the first event is the other half.
+/// Its parts are cells: the executor keeps a reference to the agenda of the turn while processes and devices add to it.
 #[repr(C, align(64))]
 pub(super) struct Agenda {
+    /// Time of the first event or of the alarm. During the partition's turn, the value from before the turn.
+    due: Cell<u64>,
     /// Time of the alarm, `u64::MAX` if there is none.
     alarm: Cell<u64>,
     /// Number of events created by the partition, for itself and for others.
     created: Cell<u64>,
-    /// The slot of the first event of `soon`; the slots of the others follow it, modulo `SOON`.
-    head: Cell<u32>,
-    len: Cell<u32>,
-    /// True if `later` is not empty.
-    has_later: Cell<bool>,
-    soon: [Cell<Entry>; SOON as usize],
+    /// Position of the first event of `soon`; its slot is the position modulo `SOON`.
+    head: Cell<usize>,
+    len: Cell<usize>,
+    /// Number of events in `later`.
+    later_len: Cell<usize>,
     /// Events that fire after all events of `soon`; empty if `soon` is empty.
     later: RefCell<BinaryHeap<Reverse<LaterEntry>>>,
     /// Number of events that were ever put into `later`.
     moved: Cell<i64>,
+    soon: [Cell<Entry>; SOON],
 }
 
 /// A future action in the heap.
@@ -68,35 +69,37 @@ struct LaterEntry {
 }
 
 /// Capacity of the ring: a power of two, so that slots need no bounds check.
-const SOON: u32 = 16;
+const SOON: usize = 16;
 
 impl Agenda {
     fn new() -> Self {
         Self {
+            due: Cell::new(u64::MAX),
             alarm: Cell::new(u64::MAX),
             created: Cell::new(0),
             head: Cell::new(0),
             len: Cell::new(0),
-            has_later: Cell::new(false),
-            soon: [const { Cell::new(Entry::NONE) }; SOON as usize],
+            later_len: Cell::new(0),
             later: RefCell::default(),
             moved: Cell::new(0),
+            soon: [const { Cell::new(Entry::NONE) }; SOON],
         }
     }
 
     /// Removes every event and the alarm. The count goes on.
     fn clear(&self) {
+        self.due.set(u64::MAX);
         self.alarm.set(u64::MAX);
         self.head.set(0);
         self.len.set(0);
         self.later.borrow_mut().clear();
-        self.has_later.set(false);
+        self.later_len.set(0);
     }
 
     /// Returns the slot of a position.
     #[inline]
-    fn slot(&self, position: u32) -> &Cell<Entry> {
-        &self.soon[(position % SOON) as usize]
+    fn slot(&self, position: usize) -> &Cell<Entry> {
+        &self.soon[position % SOON]
     }
 
     /// Returns the time of the first event, `u64::MAX` if there is none.
@@ -124,7 +127,7 @@ impl Agenda {
         let (head, left) = (self.head.get(), self.len.get() - 1);
         let entry = self.slot(head).get();
         self.len.set(left);
-        self.head.set((head + 1) % SOON);
+        self.head.set(head + 1);
         if left == 0 {
             self.refill();
         }
@@ -141,7 +144,7 @@ impl Agenda {
     #[inline]
     fn refill(&self) {
         self.head.set(0);
-        if self.has_later.get() {
+        if self.later_len.get() > 0 {
             self.take_later();
         }
     }
@@ -149,13 +152,13 @@ impl Agenda {
     #[cold]
     fn take_later(&self) {
         let mut later = self.later.borrow_mut();
-        for slot in self.soon.iter().take(SOON as usize / 2) {
+        for slot in self.soon.iter().take(SOON / 2) {
             let Some(Reverse(first)) = later.pop() else { break };
             let LaterEntry { time, key, action, .. } = first;
             slot.set(Entry { time, key, action });
             self.len.set(self.len.get() + 1);
         }
-        self.has_later.set(!later.is_empty());
+        self.later_len.set(later.len());
     }
 
     /// Returns the key of an event that the partition, which is `own`, creates now.
@@ -174,7 +177,7 @@ impl Agenda {
     )]
     pub(super) fn push(&self, entry: Entry) {
         let len = self.len.get();
-        if (len == SOON || self.has_later.get()) && self.keep_for_later(entry) {
+        if (len == SOON || self.later_len.get() > 0) && self.keep_for_later(entry) {
             return;
         }
         let (head, len) = (self.head.get(), self.len.get());
@@ -217,16 +220,13 @@ impl Agenda {
         self.moved.set(moved);
         let order = side * moved;
         self.later.borrow_mut().push(Reverse(LaterEntry { time, key, order, action }));
-        self.has_later.set(true);
+        self.later_len.set(self.later_len.get() + 1);
     }
 }
 
 /// The agendas of all partitions.
 pub(super) struct Agendas {
     list: Box<[Agenda]>,
-    /// The time of the first event or of the alarm of each partition; during its turn, the value from before the turn. The
-    /// times are apart from the agendas: a search reads them all.
-    due: Box<[Cell<u64>]>,
     /// A lower bound of the first due time of each `BLOCK` partitions: a search skips blocks that cannot be due.
     blocks: Box<[Cell<u64>]>,
 }
@@ -238,7 +238,6 @@ impl Agendas {
         let partitions = partitions as usize;
         Self {
             list: std::iter::repeat_with(Agenda::new).take(partitions).collect(),
-            due: vec![Cell::new(u64::MAX); partitions].into(),
             blocks: vec![Cell::new(u64::MAX); partitions.div_ceil(BLOCK)].into(),
         }
     }
@@ -246,7 +245,6 @@ impl Agendas {
     /// Removes every event. The counts continue, so that no key is used twice.
     pub(super) fn clear(&self) {
         self.list.iter().for_each(Agenda::clear);
-        self.due.iter().for_each(|due| due.set(u64::MAX));
         self.blocks.iter().for_each(|block| block.set(u64::MAX));
     }
 
@@ -269,33 +267,36 @@ impl Agendas {
         reason = "an entry passed to a function is written, read and written again"
     )]
     pub(super) fn push(&self, partition: Partition, entry: Entry) {
-        self.of(partition).push(entry);
-        self.due_at(partition, entry.time);
+        let agenda = self.of(partition);
+        agenda.push(entry);
+        if entry.time < agenda.due.get() {
+            self.due_at(partition, agenda, entry.time);
+        }
     }
 
     /// Sets the alarm of a partition; `u64::MAX` for none.
     #[inline]
     pub(super) fn set_alarm(&self, partition: Partition, time: u64) {
-        self.of(partition).alarm.set(time);
-        self.due_at(partition, time);
+        let agenda = self.of(partition);
+        agenda.alarm.set(time);
+        if time < agenda.due.get() {
+            self.due_at(partition, agenda, time);
+        }
     }
 
-    /// Notes that a partition is due at `time`, if not before.
+    /// Sets the due time of a partition to an earlier time.
     #[inline]
-    fn due_at(&self, partition: Partition, time: u64) {
-        let due = &self.due[partition.0 as usize];
-        if time < due.get() {
-            due.set(time);
-            let block = &self.blocks[partition.0 as usize / BLOCK];
-            block.set(time.min(block.get()));
-        }
+    fn due_at(&self, partition: Partition, agenda: &Agenda, time: u64) {
+        agenda.due.set(time);
+        let block = &self.blocks[partition.0 as usize / BLOCK];
+        block.set(time.min(block.get()));
     }
 
     /// Updates the due time of a partition after its turn.
     #[inline]
     pub(super) fn end_turn(&self, partition: Partition) {
         let agenda = self.of(partition);
-        self.due[partition.0 as usize].set(agenda.first_event().min(agenda.alarm.get()));
+        agenda.due.set(agenda.first_event().min(agenda.alarm.get()));
     }
 
     /// Returns the time of the first event of all partitions, `u64::MAX` if there is none.
@@ -307,9 +308,9 @@ impl Agendas {
                 return first;
             }
             let mut exact = false;
-            for (block, due) in self.blocks.iter().zip(self.due.chunks(BLOCK)) {
+            for (block, agendas) in self.blocks.iter().zip(self.list.chunks(BLOCK)) {
                 if block.get() == first {
-                    let due = due.iter().map(Cell::get).min();
+                    let due = agendas.iter().map(|agenda| agenda.due.get()).min();
                     block.set(due.unwrap_or(u64::MAX));
                     exact |= block.get() == first;
                 }
@@ -323,10 +324,10 @@ impl Agendas {
     /// Writes the partitions that are due before `end` to `out`, in the order of their turns.
     pub(super) fn due_before(&self, end: u64, order: PartitionOrder, out: &mut Vec<Partition>) {
         out.clear();
-        let blocks = (0..).step_by(BLOCK).zip(&self.blocks).zip(self.due.chunks(BLOCK));
-        for ((first, block), due) in blocks {
+        let blocks = (0..).step_by(BLOCK).zip(&self.blocks).zip(self.list.chunks(BLOCK));
+        for ((first, block), agendas) in blocks {
             if block.get() < end {
-                let due = (first..).zip(due).filter(|(_, due)| due.get() < end);
+                let due = (first..).zip(agendas).filter(|(_, agenda)| agenda.due.get() < end);
                 out.extend(due.map(|(partition, _)| Partition(partition)));
             }
         }
@@ -407,12 +408,6 @@ mod tests {
         let popped: Vec<u64> = popped.map(|entry| entry.action.payload()).collect();
         let early = (0..40).rev().filter(|action| action % 9 == 0).map(|action| 100 + action);
         assert_eq!(popped, early.chain((0..40).rev()).collect::<Vec<_>>(), "AGD-1");
-    }
-
-    #[test]
-    fn an_agenda_and_its_first_event_share_a_cache_line() {
-        let end = std::mem::offset_of!(Agenda, soon) + size_of::<Entry>();
-        assert!(end <= 64, "{end} bytes");
     }
 
     #[test]
