@@ -33,8 +33,9 @@ class Context:
     """A machine with its ranks.
 
     ``machine`` and the keywords for changes are those of :func:`phalanx.machine`. ``data=False`` simulates times without
-    numbers; ``strict=False`` lets unwritten memory read as NaN; ``record=True`` keeps a log of every operation; ``threads`` is the
-    number of threads that compute numbers; ``ccl`` is the path of a ``ccl.yaml``, or its contents as a dict. Runs of more than half
+    numbers; ``strict=False`` lets unwritten memory read as NaN; ``record=True`` keeps a log of every operation;
+    ``critical_path=False`` leaves the critical path out of the report, which takes less time and memory on large machines;
+    ``threads`` is the number of threads that compute numbers; ``ccl`` is the path of a ``ccl.yaml``, or its contents as a dict. Runs of more than half
     a second show their progress on a terminal and in a notebook, unless ``progress=False``.
 
     >>> import phalanx
@@ -51,6 +52,7 @@ class Context:
         data: bool = True,
         strict: bool = True,
         record: bool = False,
+        critical_path: bool = True,
         threads: int | None = None,
         ccl: str | os.PathLike[str] | Mapping[str, Any] | None = None,
         progress: bool | None = None,
@@ -58,7 +60,9 @@ class Context:
     ) -> None:
         self.machine = read_machine(machine, **changes)
         shown = _progress.shower(progress)
-        self._core = _core.Context(self.machine, data, strict, record, threads, _read_ccl(ccl), list(algorithms.values()), shown)
+        self._core = _core.Context(
+            self.machine, data, strict, record, critical_path, threads, _read_ccl(ccl), list(algorithms.values()), shown
+        )
         self._ranks: list[_core.Rank] | None = None
         _open.add(self)
 

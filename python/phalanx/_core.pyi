@@ -52,6 +52,7 @@ class Context:
         data: bool,
         strict: bool,
         record: bool,
+        critical_path: bool,
         threads: int | None,
         ccl: tuple[str, str] | None,
         algorithms: Sequence[Algorithm],

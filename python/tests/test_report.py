@@ -51,3 +51,19 @@ def test_a_notebook_gets_plain_html_that_is_well_formed() -> None:
             # No bar is longer than the run.
             for bar in (bar for bar in page.iter("svg") if bar.get("width") == "600"):
                 assert sum(float(rect.get("width", "0")) for rect in bar.iter("rect")) <= 600.5
+
+
+def test_a_context_that_is_asked_for_no_path_differs_in_nothing_else() -> None:
+    def worker(rank: int) -> None:
+        dist.init_process_group()
+        dist.all_reduce(phalanx.ones(64, 64))
+
+    found = {}
+    for kept in (True, False):
+        context = phalanx.Context("pair", critical_path=kept)
+        context.spawn(worker)
+        found[kept] = context.report().to_dict(), str(context.report())
+    path, none = (found[kept][0].pop("critical_path") for kept in (True, False))
+    assert path["end"] == "sip1.cube0.pe0" and none["end"] is None and none["parts"] == []
+    assert found[True][0] == found[False][0]
+    assert "critical path: not kept" in found[False][1] and "not kept" not in found[True][1]

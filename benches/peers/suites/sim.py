@@ -105,6 +105,7 @@ def measure(programs: Programs, plan: Plan, progress: Progress) -> list[Row]:
         *whole_machine_rows(bench),
         data_row(bench),
         *math_rows(bench),
+        *path_rows(bench),
         trace_row(bench),
         *build_rows(bench),
         gemm_row(bench),
@@ -130,10 +131,11 @@ class Bench:
                 collected.append(one())
         return outcomes
 
-    def ours_ring(self, ranks: int, *, data: bool = False, trace: Path | None = None, repeat: int = 0) -> Outcome:
+    def ours_ring(self, ranks: int, *, data: bool = False, path: bool = False, trace: Path | None = None, repeat: int = 0) -> Outcome:
         """Our ring; its kernels end when the data is ready, one credit before the last event."""
         arguments = ["ring", "--ranks", str(ranks), "--data", "on" if data else "off"]
         arguments += ["--repeat", str(repeat or REPEATS[ranks])]
+        arguments += ["--path", "on"] if path else []
         arguments += ["--trace", str(trace)] if trace else []
         outcome = self.programs.ours(*arguments)
         expect("sim_bench", ranks, "simulated_ps", (LAST_EVENT_NS[ranks] - CREDIT_NS) * 1000, outcome)
@@ -310,6 +312,17 @@ def math_rows(bench: Bench) -> list[Row]:
         Row("dot 128^3, f16 to f32", *dots, f"{NUMPY}, cast + OpenBLAS", "us", must=1, goal=1.8, **judged),
         Row("slot reduce, 16 KiB f16", *slots, NUMPY, "us", must=15, goal=30, **judged),
     ]
+
+
+def path_rows(bench: Bench) -> list[Row]:
+    """The cost of a critical path, which `phalanx run` keeps, in CPU time of the same ring."""
+    rows = []
+    for ranks in (64, 256):
+        name = f"ring P={ranks}, with its critical path"
+        off, on = bench.in_turns(name, lambda: bench.ours_ring(ranks), lambda: bench.ours_ring(ranks, path=True))
+        slowdown = median_of(on, "cpu_s") / median_of(off, "cpu_s")
+        rows.append(Row(name, slowdown, 1.0, "ours, without", "x", lower_is_better=True, judged="ours"))
+    return rows
 
 
 def trace_row(bench: Bench) -> Row:

@@ -55,12 +55,13 @@ impl Context {
         data: bool,
         strict: bool,
         record: bool,
+        critical_path: bool,
         threads: Option<usize>,
         ccl: Option<(String, String)>,
         algorithms: Vec<Py<Algorithm>>,
         progress: Option<Py<PyAny>>,
     ) -> PyResult<Self> {
-        let mut options = Options { data, strict, record, ..Options::default() };
+        let mut options = Options { data, strict, record, critical_path, ..Options::default() };
         match threads {
             Some(0 | 1) => {}
             Some(threads) => options.evaluator = Arc::new(Pool::new(threads)),

@@ -14,7 +14,7 @@
 //! /// Sends 64 messages of 16 KiB through a queue.
 //! fn run(spec: MachineSpec, n_slots: u64) -> Result<Report, RunError> {
 //!     let edge = EdgeSpec { n_slots: n_slots as u32, ..EdgeSpec::default() };
-//!     let mut machine = Machine::new(spec, Options { data: false, ..Options::default() });
+//!     let mut machine = Machine::new(spec, Options { data: false, critical_path: true, ..Options::default() });
 //!     let (from, to) = (PeId::first(0), PeId::first(1));
 //!     machine.launch(0, "send", &[from], move |tl| async move {
 //!         let (queue, tile) = (tl.sender(to, edge)?, tl.zeros(DType::F32, 4096)?);
@@ -110,7 +110,8 @@ pub struct Study<'a> {
 }
 
 impl<'a> Study<'a> {
-    /// Returns a study of the run of `report`.
+    /// Returns a study of the run of `report`. This run and those of the study keep their critical paths
+    /// ([`Options::critical_path`](crate::machine::Options::critical_path)), which say what kind of time a change takes off.
     pub fn new(report: &'a Report) -> Self {
         Self { report, found: Vec::new() }
     }

@@ -64,8 +64,8 @@ pub struct Options {
     pub strict: bool,
     /// True if every operation is written to the op log.
     pub record: bool,
-    /// True if the report tells of the critical path, as that of a recorded run always does. A run without it takes less time
-    /// and memory (REC-5).
+    /// True if the report tells of the critical path, as that of a recorded run always does. A run keeps no steps for it
+    /// unless it is asked to: that takes time and memory, the more the larger the machine (REC-5).
     pub critical_path: bool,
     /// Number of steps after which steps of the critical path are folded, unless the run is recorded. It changes the
     /// memory that a run takes, and no report.
@@ -91,7 +91,7 @@ impl Default for Options {
             data: true,
             strict: true,
             record: false,
-            critical_path: true,
+            critical_path: false,
             steps: STEPS,
             evaluator: Arc::new(Inline),
             partition_order: PartitionOrder::Queued,

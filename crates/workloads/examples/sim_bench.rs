@@ -88,7 +88,7 @@ const EDGE: EdgeSpec = EdgeSpec {
 fn ring(arguments: &Arguments) -> Outcome<Json> {
     let ranks = arguments.number("--ranks", 64)?;
     let data = arguments.text("--data") == Some("on");
-    let critical_path = arguments.text("--path") != Some("off");
+    let critical_path = arguments.text("--path") == Some("on");
     let trace = arguments.text("--trace").map(Path::new);
     let spec = match arguments.text("--machine") {
         Some(name) => MachineSpec::preset(name)?.with(&format!("system.sips.count={ranks}"))?,

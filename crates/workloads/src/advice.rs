@@ -30,7 +30,7 @@ const AUTO: &str = "auto";
 
 impl Workload {
     /// Looks for changes that make the run of `outcome` faster, of parameters and of the machine, by simulating each without
-    /// data.
+    /// data. The run of `outcome` kept its critical path ([`Options::critical_path`]).
     ///
     /// ```
     /// use phalanx_sim::{MachineSpec, machine::Options};
@@ -39,7 +39,7 @@ impl Workload {
     /// let bare = MachineSpec::preset("bare").unwrap();
     /// let queue = phalanx_workloads::find("queue").unwrap();
     /// let settings = queue.settings(&bare, &[("n_slots", "4")]).unwrap();
-    /// let setup = Setup::new(bare, Options::default());
+    /// let setup = Setup::new(bare, Options { critical_path: true, ..Options::default() });
     /// let outcome = queue.run_with(setup.clone(), &settings).unwrap();
     /// let advice = queue.advise(&setup, &settings, &outcome);
     /// assert_eq!(advice[0].to_string(), "n_slots 4 -> 9: 17.932 us -> 8.692 us (-51.5 %)");
@@ -73,7 +73,8 @@ impl Trial<'_> {
         ccl: CclConfig,
         settings: &Settings,
     ) -> Result<Report, WorkloadError> {
-        let options = Options { data: false, ..Options::default() };
+        // Advice names the kind of time that a change takes off the critical path.
+        let options = Options { data: false, critical_path: true, ..Options::default() };
         Ok(self.workload.run_with(Setup { machine, options, ccl }, settings)?.report)
     }
 

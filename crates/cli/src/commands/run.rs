@@ -120,7 +120,7 @@ fn is_advised(args: &RunArgs, events: u64) -> bool {
 fn options(args: &RunArgs, record: bool) -> Options {
     let threads = args.threads.map_or_else(cores, usize::from);
     let (data, evaluator) = (args.data == Switch::On, Arc::new(Pool::new(threads)));
-    Options { data, record, evaluator, ..Options::default() }
+    Options { data, record, critical_path: true, evaluator, ..Options::default() }
 }
 
 /// Number of threads that this host can run at the same time.

@@ -139,7 +139,7 @@ mod tests {
     fn lin_3_the_critical_path_goes_through_lines() {
         let spec = MachineSpec::preset("quad-sip").unwrap();
         let run = |record, steps| {
-            let options = Options { record, steps, ..Options::default() };
+            let options = Options { record, steps, critical_path: true, ..Options::default() };
             let mut machine = Machine::new(spec.clone(), options);
             let pes = machine.pes(0);
             let region = machine.resident(0, 0, Value::zeros(DType::F32, 4096)).unwrap();

@@ -21,6 +21,9 @@ const ADVICE: &str = "advice, each change simulated alone";
 /// Stands for a table of advice without rows.
 const NO_ADVICE: &str = "no change gains 2 %";
 
+/// Stands for the critical path of a run that kept none.
+const NO_PATH: &str = "not kept; a run with the option `critical_path` keeps it";
+
 impl Report {
     /// Returns the name of an engine, a wire or a memory, with the levels of the machine.
     pub fn name(&self, resource: Resource) -> String {
@@ -163,13 +166,21 @@ impl Text<'_> {
     /// Returns the critical path: its shares by kind, then its longest parts.
     fn path(&self) -> String {
         let (path, simulated) = (&self.report.critical_path, self.report.simulated.as_ps());
-        let Some(end) = path.end else { return String::new() };
+        let Some(end) = path.end else { return self.no_path() };
         let end = self.report.names.text(&end.to_string()).into_owned();
         let heading = self.style.heading(&format!("critical path, to the end of {end}"));
         let table = path_table(self.report, simulated).text(self.style);
         let shares = kind_shares(&path.spent, simulated);
         let left_out = self.left_out(path.parts.len().saturating_sub(ROWS));
         format!("{heading}\n{shares}\n{table}{left_out}{}{}", reach(path), self.path_lines())
+    }
+
+    /// Returns a remark about a run that kept no critical path; nothing for a run of nothing.
+    fn no_path(&self) -> String {
+        if self.report.simulated == Time::ZERO {
+            return String::new();
+        }
+        format!("{}: {NO_PATH}\n", self.style.heading("critical path"))
     }
 
     /// Returns the lines of kernels on the critical path.

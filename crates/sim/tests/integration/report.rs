@@ -1,7 +1,9 @@
 //! Reports: stacks that fill the run, and a critical path that explains all of it.
 
 use crate::scenario::scenarios;
-use crate::support::{Outcome, bare, pe, quad, recorded, traffic, traffic_with, without_data};
+use crate::support::{
+    Outcome, bare, pe, quad, recorded, traffic, traffic_with, with_path, without_data,
+};
 use phalanx_sim::Time;
 use phalanx_sim::executor::PartitionOrder;
 use phalanx_sim::ipcq::EdgeSpec;
@@ -154,10 +156,27 @@ fn rec_2_the_path_of_a_program_that_waits_is_kept() {
 }
 
 #[test]
+fn rec_5_a_run_that_is_asked_for_no_path_says_which_option_keeps_it() {
+    let run = |options| {
+        let mut machine = Machine::new(bare(), options);
+        machine.launch(0, "nap", &[PeId::first(0)], |tl| async move {
+            tl.compute(Time::ns(3)).await;
+            Ok(())
+        });
+        machine.run().unwrap().to_string()
+    };
+    let remark = "critical path: not kept; a run with the option `critical_path` keeps it";
+    assert!(run(Options::default()).contains(remark), "REC-5: by default");
+    assert!(run(with_path()).contains("critical path, to the end of sip0.cube0.pe0"), "REC-5");
+    let nothing = Machine::new(bare(), Options::default()).run().unwrap().to_string();
+    assert!(!nothing.contains("critical path"), "REC-5: a run of nothing");
+}
+
+#[test]
 fn rec_1_the_path_of_a_chain_names_each_part() {
     let mut spec = bare();
     spec.dma = crate::support::wire(16, 100).into();
-    let mut machine = Machine::new(spec, Options::default());
+    let mut machine = Machine::new(spec, with_path());
     let region = machine.zeros(0, 0, DType::F32, 1024).unwrap();
     machine.launch(0, "chain", &[PeId::first(0)], move |tl| async move {
         let tile = tl.load(&View::of(&region)).await?;
@@ -191,7 +210,7 @@ fn rec_1_the_path_of_a_chain_names_each_part() {
 fn rec_2_a_long_run_keeps_few_steps_and_the_whole_path() {
     let edge = EdgeSpec { n_slots: 2, slot_size: 128, ..EdgeSpec::default() };
     let run = |messages: usize| {
-        let options = Options { steps: 1 << 10, ..Options::default() };
+        let options = Options { steps: 1 << 10, ..with_path() };
         let sizes = vec![128; messages];
         traffic_with(options, &bare(), edge, &[(pe(0, 0, 0), pe(1, 0, 0), &sizes)])
     };

@@ -38,7 +38,12 @@ pub(crate) fn limited(bytes: u64) -> Capacity {
 }
 
 pub(crate) fn without_data() -> Options {
-    Options { data: false, ..Options::default() }
+    Options { data: false, critical_path: true, ..Options::default() }
+}
+
+/// Data, and the critical path.
+pub(crate) fn with_path() -> Options {
+    Options { critical_path: true, ..Options::default() }
 }
 
 pub(crate) fn recorded() -> Options {
@@ -130,7 +135,7 @@ pub(crate) fn traffic(
     edge: EdgeSpec,
     flows: &[(PeId, PeId, &[usize])],
 ) -> Report {
-    traffic_with(Options::default(), spec, edge, flows)
+    traffic_with(with_path(), spec, edge, flows)
 }
 
 /// The same with other options.

@@ -294,7 +294,9 @@ impl Sweep {
         in_place: bool,
         tuner: &Rc<Tuner>,
     ) -> Result<Run, SpawnError> {
-        let mut context = Context::new(self.machine.clone(), self.options.clone())
+        // The bound of a row is read off the critical path.
+        let options = Options { critical_path: true, ..self.options.clone() };
+        let mut context = Context::new(self.machine.clone(), options)
             .with_ccl(self.ccl.clone())
             .with_tuner(tuner.clone());
         let sweep = Rc::new(self.clone());

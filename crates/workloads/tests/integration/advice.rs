@@ -18,7 +18,7 @@ struct Case {
 impl Case {
     fn new(workload: &'static Workload, machine: MachineSpec, given: &[(&str, &str)]) -> Self {
         let given = given.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
-        let options = Options { data: false, ..Options::default() };
+        let options = Options { data: false, critical_path: true, ..Options::default() };
         Self { workload, given: given.collect(), setup: Setup::new(machine, options) }
     }
 

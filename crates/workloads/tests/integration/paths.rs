@@ -53,7 +53,11 @@ fn rec_2_rec_6_the_path_of_every_workload_is_whole_and_explains_nine_tenths_of_t
     let mut unexplained = Vec::new();
     for case in CASES {
         for preset in presets() {
-            let report = run(case, preset, Options { data: false, ..Options::default() });
+            let report = run(
+                case,
+                preset,
+                Options { data: false, critical_path: true, ..Options::default() },
+            );
             let path = &report.critical_path;
             assert!(path.complete && path.forgotten == 0, "REC-2: {} on {preset}", case.0);
             assert_eq!(path.spent.total(), report.simulated, "REC-1: {} on {preset}", case.0);
@@ -73,7 +77,7 @@ fn rec_2_rec_6_the_path_of_every_workload_is_whole_and_explains_nine_tenths_of_t
 fn rec_2_the_path_of_every_workload_can_be_folded_all_the_time() {
     for case in CASES {
         for preset in ["bare", "pair", "quad-sip"] {
-            let options = Options { data: false, ..Options::default() };
+            let options = Options { data: false, critical_path: true, ..Options::default() };
             let folded = run(case, preset, Options { steps: 1, ..options.clone() }).critical_path;
             let whole = run(case, preset, Options { record: true, ..options }).critical_path;
             assert!(folded.complete && whole.complete, "REC-2: {} on {preset}", case.0);
@@ -86,7 +90,8 @@ fn rec_2_the_path_of_every_workload_can_be_folded_all_the_time() {
 #[test]
 fn rec_2_a_long_run_on_a_torus_is_folded_and_keeps_its_whole_path() {
     let case: Case = ("all-reduce", &[("bytes", "1 MiB"), ("algorithm", "ring")]);
-    let options = Options { data: false, steps: 1 << 12, ..Options::default() };
+    let options =
+        Options { data: false, critical_path: true, steps: 1 << 12, ..Options::default() };
     let folded = run(case, "torus-16", options.clone()).critical_path;
     let whole = run(case, "torus-16", Options { record: true, ..options }).critical_path;
     assert!(folded.complete && folded.forgotten == 0, "REC-2");

@@ -106,9 +106,10 @@ const SMALL: [(&str, &[(&str, &str)]); 7] = [
 
 #[test]
 fn wkl_2_and_rpt_1_every_workload_is_right_and_adds_up_on_every_machine() {
+    let options = Options { critical_path: true, ..Options::default() };
     for (name, parameters) in SMALL {
         for preset in ["pair", "quad-sip", "octo-ring", "torus-16", "bare"] {
-            let outcome = attempt(machine(preset, &[]), name, parameters, Options::default())
+            let outcome = attempt(machine(preset, &[]), name, parameters, options.clone())
                 .unwrap_or_else(|error| panic!("{name} on {preset}: {error}"));
             let check = outcome.check.expect("data is on");
             assert!(check.correct, "WKL-2: {name} on {preset}: {check:?}");

@@ -140,7 +140,7 @@ fn everything(outcome: Result<Outcome, WorkloadError>) -> String {
 impl Case {
     /// Returns all that can be seen of it; what process 0 returns counts.
     pub(crate) fn run(&self, layout: &ShardLayout, data: bool) -> String {
-        let options = Options { data, record: data, ..Options::default() };
+        let options = Options { data, record: data, critical_path: true, ..Options::default() };
         self.run_with(layout, options)
     }
 
