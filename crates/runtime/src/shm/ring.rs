@@ -1,13 +1,17 @@
 //! Records from one side to the other, in a ring of shared words.
 //!
 //! ```text
-//!   word  0        tail: what the sender has published          written by the sender
-//!         1        wanted: the sender lacks room                written by the sender
+//!   word  0        wanted: the sender lacks room                written by the sender
 //!        16        head: what the receiver has given back       written by the receiver
 //!        32 ...    records, each from a multiple of 64 bytes on:
-//!                    word 0   length of the payload, more to come?, number of the record, a mark
+//!                    word 0   length of the payload, more to come?, number of the record, a mark; 0 if none is published
 //!                    then the payload; a record may wrap round the end
 //! ```
+//!
+//! The first word of a record publishes the record, so a message crosses from one processor to the other with its own lines alone.
+//! Before the sender publishes a record it writes a 0 where the next record will begin: old bytes are never taken for a record. So
+//! one line of the ring is always free. Of several records that are published together, only the first waits for `publish` with
+//! its first word: the receiver cannot get past it.
 //!
 //! Positions count bytes for ever. A message larger than a record may be (a quarter of the ring) travels in several, all
 //! full but the last; what does not fit yet stays with the sender until there is room.
@@ -37,8 +41,7 @@ pub(crate) const LINE: usize = 64;
 pub(super) const HEADER: usize = WORD;
 
 layout! {
-    TAIL: usize = 0;
-    WANTED: usize = 1;
+    WANTED: usize = 0;
     HEAD: usize = 16;
     RECORDS: usize = 32;
     /// In the upper half of the first word of every record: the highest byte.
@@ -88,6 +91,12 @@ impl Shape {
         }
         let fragment = (bytes / 4).min(1 << 31) - HEADER;
         Ok(Self { capacity: bytes as u64, fragment, largest })
+    }
+
+    /// Returns the most bytes of records that the ring holds: all but the line with the 0 behind the last.
+    #[inline]
+    fn room(self) -> u64 {
+        self.capacity - LINE as u64
     }
 
     /// Returns the bytes that a record takes.

@@ -3,18 +3,6 @@
 /// A word of the ring that the other side cannot have written by the rules.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Corrupt {
-    /// The sender cannot have published up to there.
-    #[error(
-        "the ring is corrupt: its tail is {found}, which is not a record's end between {from} and {to}"
-    )]
-    Tail {
-        /// Value that is there.
-        found: u64,
-        /// The least it can be.
-        from: u64,
-        /// The most it can be.
-        to: u64,
-    },
     /// The receiver cannot have given back up to there.
     #[error(
         "the ring is corrupt: its head is {found}, which is not a record's end between {from} and {to}"
@@ -35,7 +23,7 @@ pub enum Corrupt {
         /// Its first word.
         found: u64,
     },
-    /// A record that is longer than the published bytes, or than any record can be.
+    /// A record that is longer than any can be, or than the room that the sender has.
     #[error(
         "the ring is corrupt: record {sequence} says {length} bytes, and at most {most} can be there"
     )]

@@ -1,8 +1,6 @@
 //! The side of a ring that reads.
 
-use super::{
-    Corrupt, HEAD, HEADER, LINE, MORE, NUMBER, RingError, Shape, TAIL, WANTED, kind, number,
-};
+use super::{Corrupt, HEAD, HEADER, MORE, NUMBER, RingError, Shape, WANTED, kind, number};
 use crate::shm::memory::{Memory, Region};
 use crate::shm::segment::WORD;
 use crate::sync::Ordering;
@@ -14,8 +12,6 @@ pub struct Receiver<M: Memory = Region> {
     shape: Shape,
     /// Position of the next record.
     position: u64,
-    /// Tail of the sender at the last look.
-    tail: u64,
     /// Position up to which room was given back.
     released: u64,
     /// The number of the next record.
@@ -39,7 +35,6 @@ impl<M: Memory> Receiver<M> {
             memory,
             shape,
             position: 0,
-            tail: 0,
             released: 0,
             sequence: 0,
             parts: Vec::new(),
@@ -66,10 +61,7 @@ impl<M: Memory> Receiver<M> {
     fn advance(&mut self, into: &mut Vec<u8>) -> Result<bool, Corrupt> {
         // Ends: every record that goes on adds a full part, and parts have a limit.
         loop {
-            if self.position == self.tail && !self.refresh()? {
-                return Ok(false);
-            }
-            let record = self.header()?;
+            let Some(record) = self.header()? else { return Ok(false) };
             if !record.more && self.parts.is_empty() {
                 into.clear();
                 self.payload(record.length, into);
@@ -102,36 +94,23 @@ impl<M: Memory> Receiver<M> {
 
     /// True if nothing new is published. A ring that is corrupt is not empty: `next` says what is wrong.
     pub fn is_empty(&self) -> bool {
+        let (at, _) = self.shape.place(self.position);
         // SYNC: the caller reads what was published through `next`, which loads again.
-        self.corrupt.is_none()
-            && self.position == self.tail
-            && self.memory.load(TAIL, Ordering::Relaxed) == self.tail
+        self.corrupt.is_none() && self.memory.load(at, Ordering::Relaxed) == 0
     }
 
-    /// Looks at what the sender has published.
+    /// Reads and checks the header at `position`; `None` if no record is published there.
     #[inline]
-    fn refresh(&mut self) -> Result<bool, Corrupt> {
-        if let Some(corrupt) = self.corrupt {
-            return Err(corrupt);
-        }
-        // SYNC: the records before the tail; pairs with the store in `Sender::publish`.
-        let found = self.memory.load(TAIL, Ordering::Acquire);
-        let (from, to) = (self.tail, self.released + self.shape.capacity);
-        if found < from || found > to || !found.is_multiple_of(LINE as u64) {
-            return Err(Corrupt::Tail { found, from, to });
-        }
-        self.tail = found;
-        Ok(found != from)
-    }
-
-    /// Reads and checks the header at `position`.
-    #[inline]
-    fn header(&self) -> Result<Record, Corrupt> {
+    fn header(&self) -> Result<Option<Record>, Corrupt> {
         if let Some(corrupt) = self.corrupt {
             return Err(corrupt);
         }
         let (at, _) = self.shape.place(self.position);
-        let first = self.memory.load(at, Ordering::Relaxed);
+        // SYNC: the record before its first word; pairs with the store in `Sender::publish`.
+        let first = self.memory.load(at, Ordering::Acquire);
+        if first == 0 {
+            return Ok(None);
+        }
         let (sequence, most) = (self.sequence, self.shape.fragment);
         let (found, expected) = (first >> 32, kind(self.sequence, false));
         if found & !MORE != expected {
@@ -142,7 +121,8 @@ impl<M: Memory> Receiver<M> {
             });
         }
         let length = usize::try_from(first & u64::from(u32::MAX)).unwrap_or(usize::MAX);
-        if length > most || Shape::record(length) > self.tail - self.position {
+        let unread = self.position + Shape::record(length) - self.released;
+        if length > most || unread > self.shape.room() {
             return Err(Corrupt::Length { sequence, length, most });
         }
         let more = first >> 32 & MORE != 0;
@@ -153,7 +133,7 @@ impl<M: Memory> Receiver<M> {
         if bytes > largest {
             return Err(Corrupt::Largest { bytes, largest });
         }
-        Ok(Record { length, more })
+        Ok(Some(Record { length, more }))
     }
 
     /// Appends the payload of the record at `position`, whose header was checked, and goes past it.

@@ -1,6 +1,6 @@
 //! The side of a ring that writes.
 
-use super::{Corrupt, HEAD, HEADER, LINE, PushError, RingError, Shape, TAIL, WANTED, kind};
+use super::{Corrupt, HEAD, HEADER, LINE, PushError, RingError, Shape, WANTED, kind};
 use crate::shm::memory::{Memory, Region};
 use crate::shm::segment::WORD;
 use crate::sync::Ordering;
@@ -14,6 +14,8 @@ pub struct Sender<M: Memory = Region> {
     written: u64,
     /// Position up to which the receiver may read.
     published: u64,
+    /// First word of the record at `published`, which publishes that record.
+    withheld: u64,
     /// Head of the receiver at the last look.
     head: u64,
     /// The number of the next record.
@@ -35,6 +37,7 @@ impl<M: Memory> Sender<M> {
             shape,
             written: 0,
             published: 0,
+            withheld: 0,
             head: 0,
             sequence: 0,
             backlog: Vec::new(),
@@ -92,9 +95,10 @@ impl<M: Memory> Sender<M> {
         if self.written == self.published {
             return false;
         }
+        let (first, _) = self.shape.place(self.published);
         self.published = self.written;
-        // SYNC: the records before the tail; pairs with the load in `Receiver::refresh`.
-        self.memory.store(TAIL, self.published, Ordering::Release);
+        // SYNC: the record, and all behind it, before its first word; pairs with the load in `Receiver::header`.
+        self.memory.store(first, self.withheld, Ordering::Release);
         true
     }
 
@@ -132,7 +136,7 @@ impl<M: Memory> Sender<M> {
 
     #[inline]
     fn free(&self) -> u64 {
-        self.shape.capacity - (self.written - self.head)
+        self.shape.room() - (self.written - self.head)
     }
 
     /// Sends as much of a large message as there is room for, and keeps the rest.
@@ -231,16 +235,24 @@ impl<M: Memory> Sender<M> {
         let length = head.len() + body.len();
         let first = length as u64 | kind(self.sequence, more) << 32;
         let (at, left) = self.shape.place(self.written);
+        let next = self.written + Shape::record(length);
+        self.memory.store(self.shape.place(next).0, 0, Ordering::Relaxed);
+        // The receiver gets past the first record that is not published only with `publish`.
+        let is_withheld = self.written == self.published;
+        let now = if is_withheld { 0 } else { first };
+        if is_withheld {
+            self.withheld = first;
+        }
         if head.len().is_multiple_of(WORD) && HEADER + length <= left {
             // The usual record: whole words, which end before the ring does.
             let (head_at, body_at) = (at + 1, at + 1 + head.len() / WORD);
-            self.memory.store(at, first, Ordering::Relaxed);
+            self.memory.store(at, now, Ordering::Relaxed);
             self.memory.write(head_at, head);
             self.memory.write(body_at, body);
         } else {
-            self.record_by_lines(first, head, body);
+            self.record_by_lines(now, head, body);
         }
-        self.written += Shape::record(length);
+        self.written = next;
         self.sequence = self.sequence.wrapping_add(1);
     }
 
