@@ -149,10 +149,8 @@ impl State {
         let dtype = rows.dtype(&named(columns.dtype, "type"));
         let (Some(measured_us), Some(bytes), Some(dtype)) = (measured, size, dtype) else { return };
         let Some(ranks) = self.ranks(columns, choice, rows) else { return };
-        let Some(subject) = self.subject(columns, cells, (bytes, dtype, ranks), choice, rows)
-        else {
-            return;
-        };
+        let inferred = columns.infer(cells, bytes, dtype, ranks);
+        let Some(subject) = self.subject(columns, inferred, choice, rows) else { return };
         let point = Point { size: Size::Bytes(bytes), measured_us, spread: 0.0, line };
         rows.add(Row { system: None, subject, ranks, dtype, point });
     }
@@ -172,11 +170,11 @@ impl State {
         }
     }
 
+    /// The operation that the file names, or else the one that its columns fit, or else the chosen one.
     fn subject(
         &self,
         columns: &Columns,
-        cells: &[Cell<'_>],
-        (bytes, dtype, ranks): (u64, DType, u32),
+        inferred: Option<Operation>,
         choice: &Selection,
         rows: &mut Rows<'_>,
     ) -> Option<Subject> {
@@ -188,8 +186,7 @@ impl State {
             }
             return named.subject;
         }
-        let inferred = columns.infer(cells, bytes, dtype, ranks).map(Subject::Collective);
-        let subject = inferred.or(choice.subject);
+        let subject = inferred.map(Subject::Collective).or(choice.subject);
         if subject.is_none() {
             let finding = Finding::new(columns.line, "the file does not name its operation");
             let finding = finding.label("no `all_gather_perf` or the like before this line");
