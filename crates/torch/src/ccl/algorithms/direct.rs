@@ -1,9 +1,10 @@
 //! `direct`: every rank sends to every other one.
 //!
-//! In a reduction, rank `s` combines segment `s` of the vector in the order of ranks: `((x[0] + x[1]) + x[2]) + ...`. A
-//! reduction to a root is combined at the root, in the same order. Ranks begin with the next rank, so that no link carries
-//! all first messages, and send chunk by chunk rather than rank by rank, so that all links are busy. Behind a switch, an
-//! all-to-all of equal blocks sends, copies and receives at the same time: all ranks share the one port of each.
+//! Ranks begin with the next rank, so that no link carries all first messages, and send chunk by chunk rather than rank by rank, so
+//! that all links are busy. In a reduction, rank `s` combines segment `s` of the vector in the order in which the messages come:
+//! `((x[s] + x[s - 1]) + x[s - 2]) + ...`, round to `x[s + 1]`. In a reduction to a root all messages come at once: the root combines
+//! its own numbers with those of the others in the order of ranks. Behind a switch, an all-to-all of equal blocks sends, copies and
+//! receives at the same time: all ranks share the one port of each.
 
 use super::super::algorithm::{Algorithm, LeastWork, Operation, Running, Shape, anywhere};
 use super::super::channels::Channels;
@@ -28,10 +29,16 @@ pub(crate) const ALGORITHM: Algorithm = Algorithm {
     run: |part, tl| -> Running<'static> { Box::pin(run(part, tl)) },
 };
 
-/// Ranks begin with the next one, and so do the same; but a reduction combines in the order of ranks.
+/// Ranks send to the next one first, receive from the one before first, and so do the same; the root of an operation does not.
 fn alike(shape: &Shape) -> Option<Symmetry> {
     let is_even = shape.elements.is_multiple_of(shape.ranks) && !shape.has_splits;
-    let in_turn = matches!(shape.operation, Operation::AllGather | Operation::AllToAll);
+    let in_turn = matches!(
+        shape.operation,
+        Operation::AllReduce
+            | Operation::ReduceScatter
+            | Operation::AllGather
+            | Operation::AllToAll
+    );
     (is_even && in_turn).then_some(Symmetry::Cyclic)
 }
 
@@ -136,6 +143,12 @@ impl<'a> Mesh<'a> {
         (1..ranks).map(move |step| (rank + step) % ranks)
     }
 
+    /// The other ranks, from the rank before on: the order in which their messages come.
+    fn before(&self) -> impl Iterator<Item = usize> + use<> {
+        let (rank, ranks) = (self.part.rank, self.part.ranks);
+        (1..ranks).map(move |step| (rank + ranks - step) % ranks)
+    }
+
     /// Sends a tile into every open queue.
     fn send_to_all(&self, tile: &Tile) {
         for to in self.behind().filter_map(|rank| self.to[rank].as_ref()) {
@@ -156,9 +169,7 @@ impl<'a> Mesh<'a> {
 
     /// Receives a range of the output from each rank with an open queue, in the order of sending.
     async fn collect(&self, range: impl Fn(usize) -> Range<usize>) -> Result<(), KernelError> {
-        let ranks = self.part.ranks;
-        let before = (1..ranks).map(|step| (self.part.rank + ranks - step) % ranks);
-        let peers = before.filter_map(|rank| Some((self.from[rank].as_ref()?, rank)));
+        let peers = self.before().filter_map(|rank| Some((self.from[rank].as_ref()?, rank)));
         let lists = peers.map(|(from, rank)| (from, self.part.chunks(&range(rank))));
         for (from, chunk) in rounds(lists.collect()) {
             let received = self.part.recv(self.tl, from, chunk.len()).await?;
@@ -178,21 +189,19 @@ impl<'a> Mesh<'a> {
         self.part.prefetch(self.tl, LoadFrom::Input, chunks)
     }
 
-    /// Combines a chunk of this rank's input with those of all ranks, in the order of ranks.
-    async fn combined(&self, mine: Tile) -> Result<Tile, KernelError> {
+    /// Combines a chunk of this rank's input with those of other ranks, in this order.
+    async fn combined(
+        &self,
+        mine: Tile,
+        ranks: impl Iterator<Item = usize>,
+    ) -> Result<Tile, KernelError> {
         let (part, tl, len) = (self.part, self.tl, mine.shape().elements());
-        let (mut mine, mut sum) = (Some(mine), None);
-        for from in &self.from {
-            let one = match from {
-                Some(from) => part.recv(tl, from, len).await?,
-                None => mine.take().expect("one queue is missing: to itself"),
-            };
-            sum = Some(match sum {
-                None => one,
-                Some(sum) => part.combine(tl, &sum, &one).await?,
-            });
+        let mut sum = mine;
+        for from in ranks.filter_map(|rank| self.from[rank].as_ref()) {
+            let one = part.recv(tl, from, len).await?;
+            sum = part.combine(tl, &sum, &one).await?;
         }
-        part.finish(tl, sum.expect("at least one rank")).await
+        part.finish(tl, sum).await
     }
 
     async fn all_reduce(&self) -> Result<(), KernelError> {
@@ -201,7 +210,7 @@ impl<'a> Mesh<'a> {
         let segment = part.segment(len, part.rank);
         let mut own = self.own(&segment, &segment);
         while let Some((chunk, _, mine)) = own.next().await? {
-            let whole = self.combined(mine).await?;
+            let whole = self.combined(mine, self.before()).await?;
             self.send_to_all(&whole);
             part.store(self.tl, &chunk, &whole);
         }
@@ -213,7 +222,7 @@ impl<'a> Mesh<'a> {
         self.deliver(|rank| part.segment(len, rank)).await?;
         let mut own = self.own(&part.segment(len, part.rank), &(0..part.output.len));
         while let Some((place, _, mine)) = own.next().await? {
-            let whole = self.combined(mine).await?;
+            let whole = self.combined(mine, self.before()).await?;
             part.store(self.tl, &place, &whole);
         }
         Ok(())
@@ -250,7 +259,7 @@ impl<'a> Mesh<'a> {
         let all = 0..part.input.len;
         let mut own = self.own(&all, &all);
         while let Some((chunk, _, mine)) = own.next().await? {
-            let whole = self.combined(mine).await?;
+            let whole = self.combined(mine, 0..part.ranks).await?;
             part.store(self.tl, &chunk, &whole);
         }
         Ok(())

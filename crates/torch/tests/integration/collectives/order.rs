@@ -60,6 +60,12 @@ pub(super) fn back(x: &[f32], owner: usize) -> f32 {
     turn.reduce(|sum, one| sum + one).unwrap()
 }
 
+/// From `owner` down to the one behind it: the order in which messages of a mesh come.
+fn down(x: &[f32], owner: usize) -> f32 {
+    let turn = (0..x.len()).map(|step| x[(owner + x.len() - step) % x.len()]);
+    turn.reduce(|sum, one| sum + one).unwrap()
+}
+
 /// The sum of one of two trees of the numbers from 1 on, and number 0 above.
 fn double(x: &[f32], tree: usize) -> f32 {
     let others = x.len() - 1;
@@ -107,7 +113,8 @@ fn stated(algorithm: &str, x: &[f32], len: usize, at: usize) -> f32 {
             let turned: Vec<f32> = (0..ranks).map(|rank| x[(ranks - rank) % ranks]).collect();
             if half == 0 { round(x, owner) } else { round(&turned, owner) }
         }
-        "direct" | "two_hop" => x.iter().copied().reduce(|sum, one| sum + one).unwrap(),
+        "direct" => down(x, segment(len, at, ranks)),
+        "two_hop" => x.iter().copied().reduce(|sum, one| sum + one).unwrap(),
         "recursive_doubling" => pairwise(&folded(x)),
         "halving_doubling" => {
             let x = folded(x);
@@ -245,7 +252,11 @@ fn reductions_are_combined_in_the_same_order() {
                     let turned: Vec<f32> = (0..ranks).map(|v| x[(v + root) % ranks]).collect();
                     match algorithm {
                         "tree" => below(&turned, 0),
-                        "direct" => stated("direct", &x, 1, 0),
+                        "direct" if operation == Operation::Reduce => {
+                            let others = (0..ranks).filter(|rank| *rank != owner);
+                            others.fold(x[owner], |sum, rank| sum + x[rank])
+                        }
+                        "direct" => down(&x, owner),
                         "double_tree" => rooted(&x, root, at),
                         "two_level" if operation == Operation::Reduce => {
                             by_rail(&x, root, segment(40, at, rows_of(ranks)))
