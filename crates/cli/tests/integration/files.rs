@@ -153,7 +153,7 @@ fn interrupted(name: &str, signal: Signal) -> Option<(i32, Vec<String>)> {
             "--machine",
             "pod-64",
             "-p",
-            "bytes=512MiB",
+            "bytes=128MiB",
             "--data",
             "off",
             "--trace",
