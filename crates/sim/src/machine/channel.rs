@@ -152,7 +152,7 @@ impl World {
     ) {
         let queue = sip.pe(ask.pe).queue(Engine::Load);
         if !queue.has_room(self.spec.dma.outstanding) {
-            return queue.wait(ask, Job::Load { transfer: transfer.clone(), pieces });
+            return queue.wait(*ask, Job::Load { transfer: transfer.clone(), pieces });
         }
         if !self.start_load(sip, ask, transfer, pieces) {
             self.settle(sip);
@@ -171,7 +171,7 @@ impl World {
     ) {
         let queue = sip.pe(ask.pe).queue(Engine::Store);
         if !queue.has_room(self.spec.dma.outstanding) {
-            return queue.wait(ask, Job::Store { transfer: transfer.clone(), piece });
+            return queue.wait(*ask, Job::Store { transfer: transfer.clone(), piece });
         }
         if !self.start_store(sip, ask, transfer, piece) {
             self.settle(sip);
@@ -191,7 +191,7 @@ impl World {
     ) {
         let queue = sip.pe(ask.pe).queue(Engine::Store);
         if !queue.has_room(self.spec.dma.outstanding) {
-            return queue.wait(ask, Job::Send { bytes, route, purpose });
+            return queue.wait(*ask, Job::Send { bytes, route, purpose });
         }
         if !self.start_send(sip, ask, bytes, route, purpose) {
             self.settle(sip);
@@ -392,7 +392,7 @@ impl World {
 impl ChannelQueue {
     /// Adds a request that has to wait.
     #[cold]
-    fn wait(&mut self, ask: &Ask, job: Job) {
-        self.waiting.push_back(WaitingRequest { ask: *ask, job });
+    fn wait(&mut self, ask: Ask, job: Job) {
+        self.waiting.push_back(WaitingRequest { ask, job });
     }
 }

@@ -138,7 +138,7 @@ impl World {
         }
         let is_plain = edge.name.in_switch() != InSwitch::Multicast;
         if is_plain && edge.spec.backpressure == Backpressure::Sleep {
-            return self.resume_sender(edge, number, path);
+            return self.resume_sender(edge, number, &path);
         }
         edge.messages[edge.arrived + edge.in_flight].path = path;
         if let (true, Backpressure::Poll(period)) = (is_plain, edge.spec.backpressure) {
@@ -151,7 +151,7 @@ impl World {
 
     /// Launches the oldest pending message, to which `path` has led, and wakes its sender.
     #[inline]
-    fn resume_sender(&self, edge: &mut Edge, number: u32, path: Path) {
+    fn resume_sender(&self, edge: &mut Edge, number: u32, path: &Path) {
         self.launch_message(edge, number, path);
         if let Some(task) = edge.sender.take() {
             self.sim.wake(task);
@@ -178,7 +178,7 @@ impl World {
         while edge.credits.free > 0 && edge.pending() > 0 {
             let mut path = edge.messages[edge.arrived + edge.in_flight].path;
             self.note_credit_wait(edge, &mut path);
-            self.resume_sender(edge, number, path);
+            self.resume_sender(edge, number, &path);
         }
     }
 

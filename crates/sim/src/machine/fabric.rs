@@ -256,17 +256,21 @@ impl World {
         message.bytes = body.bytes;
         // A free slot has no value, and is most likely not in the cache: nothing of it is read.
         debug_assert!(message.value.is_none());
-        std::mem::forget(std::mem::replace(&mut message.value, body.value));
+        if body.value.is_some() {
+            std::mem::forget(std::mem::replace(&mut message.value, body.value));
+        }
         message.following = following;
         message.posted = now;
-        let mut path = path.get();
-        path.advance(now, Gap::Dependency);
         if edge.credits.free > 0 && edge.pending() == 1 {
-            self.launch_message(edge, number, path);
+            let mut path = path.get();
+            path.advance(now, Gap::Dependency);
+            self.launch_message(edge, number, &path);
             return edge.posted();
         }
         let last = edge.messages.len() - 1;
-        edge.messages[last].path = path;
+        let waiting = &mut edge.messages[last].path;
+        *waiting = path.get();
+        waiting.advance(now, Gap::Dependency);
         if edge.traits.lazy {
             self.expect_credit(edge, number);
         }
@@ -276,9 +280,9 @@ impl World {
     /// Launches the oldest pending message of an edge, to which `path` has led.
     #[inline(always)]
     #[expect(clippy::inline_always, reason = "the path stays in registers")]
-    pub(super) fn launch_message(&self, edge: &mut Edge, number: u32, path: Path) {
+    pub(super) fn launch_message(&self, edge: &mut Edge, number: u32, path: &Path) {
         if edge.traits.direct {
-            return self.launch_direct(edge, number, path);
+            return self.launch_direct(edge, number, *path);
         }
         self.launch_routed(edge, number, path);
     }
@@ -319,7 +323,7 @@ impl World {
 
     /// Launches a message through the PE's DMA and the meshes, over several hops, or within the SIP.
     #[inline(never)]
-    fn launch_routed(&self, edge: &mut Edge, number: u32, path: Path) {
+    fn launch_routed(&self, edge: &mut Edge, number: u32, path: &Path) {
         self.take_off(edge, number, path);
         if edge.traits.is_abroad {
             self.send_abroad(edge, number, None);
@@ -328,7 +332,8 @@ impl World {
 
     /// Starts the way of the oldest pending message, which takes its credit.
     #[inline]
-    pub(super) fn take_off(&self, edge: &mut Edge, number: u32, path: Path) {
+    pub(super) fn take_off(&self, edge: &mut Edge, number: u32, path: &Path) {
+        let path = *path;
         let (now, before) = (self.sim.now(), edge.last_grant);
         let (from, to) = (edge.name.from, edge.name.to);
         let (port, buffer, way_out) = (edge.exit.port, edge.spec.buffer_kind, edge.route.way_out);
