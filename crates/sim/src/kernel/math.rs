@@ -4,7 +4,7 @@
 //! engine's bandwidth. A product takes whole tiles of the engine, `2·m·n·k` operations each.
 
 use super::class::{binary_label, unary_label};
-use super::issued::End;
+use super::issued::{End, Started};
 use super::program::Program;
 use super::tile::TileType;
 use super::{Computing, Issued, KernelError, Shape, Tile, Tl};
@@ -17,21 +17,28 @@ use crate::value::{Binary, Compare, DType, Reduce, Unary, Value};
 
 impl Tl {
     /// Applies `operation` to each pair of elements of two tiles of one type; a dimension of 1 is broadcast.
+    #[inline]
     #[track_caller]
     pub fn binary(&self, operation: Binary, left: &Tile, right: &Tile) -> Computing {
+        let started = self.start_binary(operation, left, right);
+        Computing::of(self.program(), Engine::Vector, started)
+    }
+
+    #[track_caller]
+    fn start_binary(&self, operation: Binary, left: &Tile, right: &Tile) -> Started<Tile> {
         let label = binary_label(operation);
-        let (dtype, shape) = match broadcast(label.0, left, right) {
-            Ok((dtype, _)) if !operation.takes(dtype) => {
-                return self.failed(not_taken(label.0, left));
-            }
-            Ok(common) => common,
-            Err(error) => return self.failed(error),
+        let (dtype, shape) = match alike(left, right) {
+            Some(common) => common,
+            None => unequal(label.0, left, right).map_err(|error| self.fault(Box::new(error)))?,
         };
+        if !operation.takes(dtype) {
+            return Err(self.fault(Box::new(not_taken(label.0, left))));
+        }
         let bytes = (shape.elements() * dtype.size()) as u64;
         let value = both(self, left, right).map(|(x, y)| {
             Value::binary(operation, &stretch(&x, left, shape), &stretch(&y, right, shape))
         });
-        self.vector(label, bytes, dtype, shape, value)
+        self.start_vector(label, bytes, dtype, shape, value)
     }
 
     /// Computes `left + right`.
@@ -348,17 +355,31 @@ impl Tl {
     #[track_caller]
     pub(super) fn vector(
         &self,
-        (label, class): (&'static str, VectorClass),
+        class: (&'static str, VectorClass),
         operand: u64,
         dtype: DType,
         shape: Shape,
         value: Option<Value>,
     ) -> Computing {
+        let started = self.start_vector(class, operand, dtype, shape, value);
+        Computing::of(self.program(), Engine::Vector, started)
+    }
+
+    #[inline]
+    #[track_caller]
+    fn start_vector(
+        &self,
+        (label, class): (&'static str, VectorClass),
+        operand: u64,
+        dtype: DType,
+        shape: Shape,
+        value: Option<Value>,
+    ) -> Started<Tile> {
         let bytes = operand.max((shape.elements() * dtype.size()) as u64);
         let spec = &self.program().world().spec;
         let span = spec.vector.time_for(bytes * u64::from(spec.vector_costs.of(class)));
         let tile = Tile::in_scratch(self.program(), dtype, shape, value, label);
-        self.engine(Engine::Vector, label, span, bytes, tile)
+        self.start_engine(Engine::Vector, label, span, bytes, tile)
     }
 
     /// Occupies an engine for `span`.
@@ -372,16 +393,29 @@ impl Tl {
         bytes: u64,
         result: Result<Tile, Box<KernelError>>,
     ) -> Computing {
+        let started = self.start_engine(engine, label, span, bytes, result);
+        Computing::of(self.program(), engine, started)
+    }
+
+    #[inline]
+    #[track_caller]
+    fn start_engine(
+        &self,
+        engine: Engine,
+        label: &'static str,
+        span: Time,
+        bytes: u64,
+        result: Result<Tile, Box<KernelError>>,
+    ) -> Started<Tile> {
         let tile = match result {
             Ok(tile) => tile,
-            Err(error) => return self.failed(*error),
+            Err(error) => return Err(self.fault(error)),
         };
-        let program = self.program().clone();
         if self.has_data() {
             tile.start_if_deep();
         }
-        let end = occupy(&program, engine, label, span, bytes);
-        Computing::new(program, engine, tile, End::At(end))
+        let end = occupy(self.program(), engine, label, span, bytes);
+        Ok((tile, End::At(end)))
     }
 
     #[cold]
@@ -419,10 +453,17 @@ fn broadcast(
     left: &Tile,
     right: &Tile,
 ) -> Result<(DType, Shape), KernelError> {
-    let TileType { dtype, shape, .. } = left.tile_type();
-    if right.is(dtype, &shape) { Ok((dtype, shape)) } else { unequal(operation, left, right) }
+    alike(left, right).map_or_else(|| unequal(operation, left, right), Ok)
 }
 
+/// Returns the type and shape of two tiles that have the same.
+#[inline]
+fn alike(left: &Tile, right: &Tile) -> Option<(DType, Shape)> {
+    let TileType { dtype, shape, .. } = left.tile_type();
+    right.is(dtype, &shape).then_some((dtype, shape))
+}
+
+#[inline(never)]
 fn unequal(
     operation: &'static str,
     left: &Tile,
