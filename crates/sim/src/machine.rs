@@ -14,6 +14,7 @@ mod flights;
 mod grid;
 mod host;
 mod in_switch;
+mod launching;
 mod noc;
 mod packet;
 mod range;

@@ -88,7 +88,15 @@ struct WaitingRequest {
 enum Job {
     Load { transfer: Rc<Transfer>, pieces: [Option<Piece>; 2] },
     Store { transfer: Rc<Transfer>, piece: Piece },
-    Send { bytes: u64, route: Route, purpose: Purpose },
+    Send(Outgoing),
+}
+
+/// A message that a PE's store channel sends, and what its arrival means.
+#[derive(Clone)]
+pub(super) struct Outgoing {
+    pub(super) bytes: u64,
+    pub(super) route: Route,
+    pub(super) purpose: Purpose,
 }
 
 /// The use of a channel: its start, the instants at which its first and its last byte pass, and the path to the start.
@@ -181,19 +189,12 @@ impl World {
     /// Asks for the store channel of a PE, for a message; as [`World::ask_load`].
     #[inline(always)]
     #[expect(clippy::inline_always, reason = "the path stays in registers")]
-    pub(super) fn ask_send(
-        &self,
-        sip: &mut Sip,
-        ask: &Ask,
-        bytes: u64,
-        route: Route,
-        purpose: Purpose,
-    ) {
+    pub(super) fn ask_send(&self, sip: &mut Sip, ask: &Ask, mut message: Outgoing) {
         let queue = sip.pe(ask.pe).queue(Engine::Store);
         if !queue.has_room(self.spec.dma.outstanding) {
-            return queue.wait(*ask, Job::Send { bytes, route, purpose });
+            return queue.wait(*ask, Job::Send(message));
         }
-        if !self.start_send(sip, ask, bytes, route, purpose) {
+        if !self.start_send(sip, ask, &mut message) {
             self.settle(sip);
         }
     }
@@ -222,9 +223,8 @@ impl World {
                 Job::Store { transfer, piece } => {
                     self.start_store(sip, ask, transfer, *piece);
                 }
-                Job::Send { bytes, route, purpose } => {
-                    let purpose = std::mem::replace(purpose, Purpose::None);
-                    self.start_send(sip, ask, *bytes, *route, purpose);
+                Job::Send(message) => {
+                    self.start_send(sip, ask, message);
                 }
             }
             waiting.pop_front();
@@ -288,14 +288,9 @@ impl World {
     /// Starts a message; true if it leaves the SIP early (WIR-5).
     #[inline(always)]
     #[expect(clippy::inline_always, reason = "the path stays in registers")]
-    fn start_send(
-        &self,
-        sip: &mut Sip,
-        ask: &Ask,
-        bytes: u64,
-        route: Route,
-        purpose: Purpose,
-    ) -> bool {
+    fn start_send(&self, sip: &mut Sip, ask: &Ask, message: &mut Outgoing) -> bool {
+        let Outgoing { bytes, route, purpose } = message;
+        let bytes = *bytes;
         let begun = self.begin(sip, ask, Engine::Store, bytes, None);
         let Begun { start, head, tail, .. } = begun;
         let (index, channel) = (sip.index(ask.pe), Engine::Store.used(ask.pe));
@@ -312,13 +307,15 @@ impl World {
             pes[index].store.leave_unnoted(&begun.path, turn);
         }
         record.op(|| Op::new((start, tail), channel.resource(), "send", bytes));
-        let flight = begun.flight(bytes, channel);
-        if let Purpose::Depart(departure) = &purpose
+        if let Purpose::Depart(departure) = purpose
             && route.is_port()
-            && self.leave_early(sip, start, &flight, departure)
+            && self.leave_early(sip, start, &begun.flight(bytes, channel), departure)
         {
             return true;
         }
+        // Made once more: a copy of what was just written in narrow parts would stall the processor.
+        let flight = begun.flight(bytes, channel);
+        let (route, purpose) = (*route, std::mem::replace(purpose, Purpose::None));
         sip.flights.push(ask.number, Journey { flight, route, purpose, label: "write" });
         false
     }
@@ -335,10 +332,10 @@ impl World {
         transfer: Option<&Rc<Transfer>>,
     ) -> Begun {
         let dma = &self.spec.dma;
-        let mut path = ask.path;
-        let (start, tail) = if dma.outstanding > 1 {
-            self.begin_overlapping(sip, ask, (engine, bytes), transfer, &mut path)
+        let (start, tail, path) = if dma.outstanding > 1 {
+            self.begin_overlapping(sip, *ask, (engine, bytes), transfer)
         } else {
+            let mut path = ask.path;
             let span = dma.latency + dma.bandwidth.time_for(bytes);
             let index = sip.index(ask.pe);
             let Sip { pes, record, .. } = sip;
@@ -348,7 +345,7 @@ impl World {
             }
             let turn = wire.take(ask.at, span, bytes, &mut path);
             pes[index].queue(engine).is_held = transfer.is_some();
-            (turn.start, turn.end)
+            (turn.start, turn.end, path)
         };
         let head = start + dma.latency;
         if let Some(transfer) = transfer {
@@ -357,35 +354,35 @@ impl World {
         Begun { start, head, tail, path }
     }
 
-    /// Starts a request of a channel with several outstanding; returns its start and the time of its last byte (DMA-1).
+    /// Starts a request of a channel with several outstanding; returns its start, the time of its last byte, and the path to its
+    /// start (DMA-1).
     fn begin_overlapping(
         &self,
         sip: &mut Sip,
-        ask: &Ask,
+        ask: Ask,
         (engine, bytes): (Engine, u64),
         transfer: Option<&Rc<Transfer>>,
-        path: &mut Path,
-    ) -> (Time, Time) {
+    ) -> (Time, Time, Path) {
         let dma = &self.spec.dma;
         let index = sip.index(ask.pe);
         let Sip { pes, record, .. } = sip;
-        let mut ready = ask.at;
+        let (mut ready, mut path) = (ask.at, ask.path);
         if let Some(before) = pes[index].queue(engine).make_room(dma.outstanding)
             && before.at() > ready
         {
-            (ready, *path) = (before.at(), before);
+            (ready, path) = (before.at(), before);
         }
         let (wire, what) = (pes[index].engine(engine), engine.used(ask.pe));
         if wire.free() > ready {
             wire.note_turn(record);
         }
-        let turn = wire.take(ready, dma.bandwidth.time_for(bytes), bytes, path);
-        wire.leave_unnoted(path, UnnotedTurn { start: path.at(), before: what, what });
+        let turn = wire.take(ready, dma.bandwidth.time_for(bytes), bytes, &mut path);
+        wire.leave_unnoted(&path, UnnotedTurn { start: path.at(), before: what, what });
         if let Some(transfer) = transfer {
             let transfer = UnderWay::Transfer(transfer.clone());
             pes[index].queue(engine).under_way.push_back(transfer);
         }
-        (turn.start, turn.end + dma.latency)
+        (turn.start, turn.end + dma.latency, path)
     }
 }
 

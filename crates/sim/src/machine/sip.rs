@@ -206,8 +206,9 @@ impl Sip {
     }
 
     /// Returns the index of a PE in [`Sip::pes`].
+    #[inline]
     pub(crate) fn index(&self, pe: PeId) -> usize {
-        pe.cube as usize * self.pes_per_cube as usize + pe.pe as usize
+        pe.index(self.pes_per_cube)
     }
 
     pub(crate) fn pe(&mut self, pe: PeId) -> &mut Pe {
