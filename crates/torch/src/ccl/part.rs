@@ -245,12 +245,12 @@ impl Part {
         len: usize,
     ) -> impl Future<Output = Result<Tile, KernelError>> {
         let mut receiving = tl.recv(&from.receiver, self.dtype, len);
-        poll_fn(move |context| {
-            let received = ready!(Pin::new(&mut receiving).poll(context));
-            if !from.checked.get() || received.is_err() {
+        poll_fn(move |context| match ready!(Pin::new(&mut receiving).poll(context)) {
+            Ok(tile) if from.checked.get() => Poll::Ready(Ok(tile)),
+            received => {
                 self.check_topic(from)?;
+                Poll::Ready(received)
             }
-            Poll::Ready(received)
         })
     }
 
@@ -318,11 +318,13 @@ impl Part {
     }
 
     /// Loads elements of the input.
+    #[inline]
     pub fn load(&self, tl: &Tl, range: &Range<usize>) -> Loading<Tile> {
         tl.load(&view(tl, &self.input, range))
     }
 
     /// Loads elements of the output.
+    #[inline]
     pub fn reload(&self, tl: &Tl, range: &Range<usize>) -> Loading<Tile> {
         tl.load(&view(tl, &self.output, range))
     }
@@ -391,6 +393,7 @@ impl Part {
 }
 
 /// A view of the copy in the PE's cube, or of the first copy.
+#[inline]
 fn view(tl: &Tl, buffer: &Buffer, range: &Range<usize>) -> View {
     let near = buffer.copies.iter().find(|region| region.cube == tl.pe().cube);
     let region = near.unwrap_or(&buffer.copies[0]);
