@@ -3,7 +3,7 @@
 use super::World;
 use super::fabric::Act;
 use super::noc;
-use super::packet::{Packet, PacketKind};
+use super::packet::{Packet, PacketKind, PacketWay};
 use super::shards::Home;
 use crate::ipcq::{Backpressure, Edge, InSwitch, Returning};
 use crate::record::{Gap, Path, Resource};
@@ -101,7 +101,8 @@ impl World {
         }
         let (kind, path) = (PacketKind::Credit, *path);
         let tail = self.sim.now();
-        let packet = Packet { kind, ..Packet::new(number, bytes, (to, from), tail, path) };
+        let way = PacketWay { at: to, to: from };
+        let packet = Packet { kind, ..Packet::new(number, bytes, way, tail, path) };
         let inside = noc::latency(&self.spec, edge.name.to, PeId::first(to));
         if inside == Time::ZERO {
             return self.forward(packet);

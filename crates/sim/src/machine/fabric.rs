@@ -16,7 +16,7 @@ use super::World;
 use super::exits::Exit;
 use super::flights::{Delivery, Departure, Journey, Purpose};
 use super::noc::{Route, Stage};
-use super::packet::{Packet, PacketKind};
+use super::packet::{Packet, PacketKind, PacketWay};
 use super::sip::{Port, ingress_of};
 use crate::executor::{Device, Key, Partition, Sim};
 use crate::ipcq::{BufferKind, Edge, InSwitch};
@@ -194,7 +194,8 @@ impl World {
             path.advance(tail, Gap::Link);
             let is_last = sent == flight.bytes;
             let kind = if is_last { PacketKind::LastChunk } else { PacketKind::Chunk };
-            let packet = Packet::new(edge, bytes, (side.number, to), tail, path);
+            let way = PacketWay { at: side.number, to };
+            let packet = Packet::new(edge, bytes, way, tail, path);
             let packet = Packet { span, class, cuts, kind, ..packet };
             if exit.in_switch == InSwitch::No {
                 self.send_packet(packet, hop, head, Some(key));
@@ -444,7 +445,8 @@ impl World {
     ) {
         let Delivery { edge, kind, key } = delivery;
         let packets = &mut *self.packets.borrow_mut();
-        let packet = Packet::new(edge, flight.bytes, (at, at), flight.tail, flight.path);
+        let way = PacketWay { at, to: at };
+        let packet = Packet::new(edge, flight.bytes, way, flight.tail, flight.path);
         let number = packets.insert(Packet { kind, ..packet });
         let path = &mut packets.get(number).path;
         flight.finish_path(record, path, flight.slowest);

@@ -57,6 +57,14 @@ pub(crate) struct Port {
 
 crate::portable!(struct Port { to, link, wire, starved, starved_until, early, free_before });
 
+/// A node that is made: its number, the number of all nodes, and whether another shard has its inside.
+#[derive(Clone, Copy)]
+pub(crate) struct NewNode {
+    pub(crate) number: u32,
+    pub(crate) nodes: u32,
+    pub(crate) is_hollow: bool,
+}
+
 /// One cube.
 pub(crate) struct Cube {
     pub(crate) hbm: Wire,
@@ -163,11 +171,12 @@ impl Port {
 impl Sip {
     /// Creates a node: a SIP, or a station of the network, which has no cubes. A hollow SIP has none either.
     pub(crate) fn new(
-        (sip, nodes): (u32, u32),
+        node: NewNode,
         spec: &MachineSpec,
         options: &Options,
-        (room, is_hollow): (&Rc<Room>, bool),
+        room: &Rc<Room>,
     ) -> Self {
+        let NewNode { number: sip, nodes, is_hollow } = node;
         let cubes = if sip < spec.devices() && !is_hollow { spec.cubes.count() } else { 0 };
         let cube = |_| Cube {
             hbm: Wire::default(),
