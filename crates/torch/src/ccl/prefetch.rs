@@ -79,6 +79,7 @@ impl Part {
 
 impl<K, I: Iterator<Item = (K, Range<usize>)>> Prefetch<'_, K, I> {
     /// Waits for the next chunk; `None` after the last.
+    #[expect(clippy::should_implement_trait, reason = "a stream is waited for, not iterated over")]
     pub fn next(
         &mut self,
     ) -> impl Future<Output = Result<Option<(K, Range<usize>, Tile)>, KernelError>> {
