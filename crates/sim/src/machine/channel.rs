@@ -13,6 +13,7 @@ use super::noc::Route;
 use super::transfer::Transfer;
 use super::{Engine, Sip, World};
 use crate::record::{Op, Path, Use};
+use crate::ring_buffer::RingBuffer;
 use crate::stall::Kind;
 use crate::time::Time;
 use crate::topology::PeId;
@@ -38,17 +39,16 @@ impl Piece {
 }
 
 /// The requests to a channel that have not started, and those that have.
-#[derive(Clone, Default)]
+#[derive(Default)]
 pub(crate) struct ChannelQueue {
     /// True while the end of the request that holds the channel is unknown.
     is_held: bool,
     /// With several outstanding: the last requests that have started, oldest first.
     under_way: VecDeque<UnderWay>,
-    waiting: VecDeque<WaitingRequest>,
+    waiting: RingBuffer<WaitingRequest>,
 }
 
 /// A request that has started, of a channel with several outstanding.
-#[derive(Clone)]
 enum UnderWay {
     Transfer(Rc<Transfer>),
     /// A message that has left its PE at the end of this path.
@@ -77,22 +77,34 @@ pub(crate) struct Ask {
 }
 
 /// A request that waits for its channel.
-#[derive(Clone)]
 struct WaitingRequest {
     ask: Ask,
     job: Job,
 }
 
+impl Default for WaitingRequest {
+    fn default() -> Self {
+        let ask = Ask { pe: PeId::first(0), at: Time::ZERO, number: 0, path: Path::default() };
+        Self { ask, job: Job::None }
+    }
+}
+
 /// The work of a request.
-#[derive(Clone)]
 enum Job {
-    Load { transfer: Rc<Transfer>, pieces: [Option<Piece>; 2] },
-    Store { transfer: Rc<Transfer>, piece: Piece },
+    /// None: the place of a request that has started.
+    None,
+    Load {
+        transfer: Rc<Transfer>,
+        pieces: [Option<Piece>; 2],
+    },
+    Store {
+        transfer: Rc<Transfer>,
+        piece: Piece,
+    },
     Send(Outgoing),
 }
 
 /// A message that a PE's store channel sends, and what its arrival means.
-#[derive(Clone)]
 pub(super) struct Outgoing {
     pub(super) bytes: u64,
     pub(super) route: Route,
@@ -120,7 +132,7 @@ impl ChannelQueue {
     /// Returns the paths of the requests that wait.
     pub(super) fn live_paths(&self) -> impl Iterator<Item = Path> {
         let ended = self.under_way.iter().filter_map(UnderWay::end);
-        self.waiting.iter().map(|request| request.ask.path).chain(ended)
+        (0..self.waiting.len()).map(|index| self.waiting[index].ask.path).chain(ended)
     }
 
     /// True if the next request can start: its time is known.
@@ -214,9 +226,10 @@ impl World {
     fn start_waiting(&self, sip: &mut Sip, engine: Engine, pe: usize) {
         let mut waiting = std::mem::take(&mut sip.pes[pe].queue(engine).waiting);
         while sip.pes[pe].queue(engine).has_room(self.spec.dma.outstanding)
-            && let Some(WaitingRequest { ask, job }) = waiting.front_mut()
+            && let Some(WaitingRequest { ask, job }) = waiting.pop()
         {
             match job {
+                Job::None => {}
                 Job::Load { transfer, pieces } => {
                     self.start_load(sip, ask, transfer, *pieces);
                 }
@@ -227,7 +240,7 @@ impl World {
                     self.start_send(sip, ask, message);
                 }
             }
-            waiting.pop_front();
+            *job = Job::None;
         }
         sip.pes[pe].queue(engine).waiting = waiting;
     }
@@ -390,6 +403,8 @@ impl ChannelQueue {
     /// Adds a request that has to wait.
     #[cold]
     fn wait(&mut self, ask: Ask, job: Job) {
-        self.waiting.push_back(WaitingRequest { ask, job });
+        let request = self.waiting.push();
+        request.ask = ask;
+        request.job = job;
     }
 }

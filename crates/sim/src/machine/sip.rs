@@ -128,7 +128,7 @@ impl Engine {
 }
 
 /// One processing element.
-#[derive(Clone, Default)]
+#[derive(Default)]
 pub(crate) struct Pe {
     pub(crate) load: Wire,
     pub(crate) store: Wire,
@@ -193,7 +193,7 @@ impl Sip {
             flights: Flights::default(),
             host_until: Time::ZERO,
             cache: spec.cache.as_ref().map(|cache| Box::new(SipCache::new(cache))),
-            pes: vec![Pe::default(); (cubes * spec.pes.count()) as usize],
+            pes: (0..cubes * spec.pes.count()).map(|_| Pe::default()).collect(),
             pes_per_cube: spec.pes.count(),
             mmu: Mmu::new(sip, options.strict),
             record: Record::new(sip, nodes, options.record, room),
