@@ -30,7 +30,10 @@ impl Tl {
         let label = binary_label(operation);
         let (dtype, shape) = match alike(left, right) {
             Some(common) => common,
-            None => unequal(label.0, left, right).map_err(|error| self.fault(Box::new(error)))?,
+            None => match unequal(label.0, left, right) {
+                Ok(common) => common,
+                Err(error) => return Err(self.fault(Box::new(error))),
+            },
         };
         if !operation.takes(dtype) {
             return Err(self.fault(Box::new(not_taken(label.0, left))));
