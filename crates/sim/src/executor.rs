@@ -53,7 +53,7 @@ use crate::exchange::Standing;
 use crate::time::Time;
 use action::Action;
 pub(crate) use action::Key;
-use agenda::{Agenda, Entry};
+use agenda::Agenda;
 use state::State;
 use std::pin::Pin;
 use std::rc::Rc;
@@ -430,15 +430,15 @@ fn next_action(state: &State, agenda: &Agenda, time: &mut u64, end: u64) -> Next
     state.clock.now.set(entry.time);
     state.current.key.set(entry.key);
     if state.run.watches_ties.get() {
-        note_tie(state, agenda, &entry);
+        note_tie(state, agenda, entry.time, entry.key);
     }
     Next::Action(entry.action)
 }
 
 /// Notes a tie of an event that fires now and the one that fires after it.
 #[cold]
-fn note_tie(state: &State, agenda: &Agenda, entry: &Entry) {
-    if agenda.key_at(entry.time).is_some_and(|next| next.is_tied_with(entry.key)) {
+fn note_tie(state: &State, agenda: &Agenda, time: u64, key: Key) {
+    if agenda.key_at(time).is_some_and(|next| next.is_tied_with(key)) {
         state.run.note_tie();
     }
 }

@@ -34,6 +34,7 @@ mod math;
 mod memory;
 mod messages;
 mod places;
+mod product;
 mod program;
 mod range;
 mod shape;

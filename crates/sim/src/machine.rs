@@ -14,6 +14,7 @@ mod flights;
 mod grid;
 mod host;
 mod in_switch;
+mod launching;
 mod noc;
 mod packet;
 mod range;
@@ -32,6 +33,7 @@ pub use selection::Selection;
 pub(crate) use shards::Crossing;
 #[cfg(test)]
 pub(crate) use shards::SipNotes;
+use sip::NewNode;
 pub(crate) use sip::{Engine, Sip};
 pub(crate) use transfer::{Transfer, Transfers};
 
@@ -300,9 +302,9 @@ impl Machine {
         // Nothing happens inside the SIPs that a mirror stands for.
         let is_hollow = |sip| is_mirror && shards.as_ref().is_some_and(|shards| !shards.owns(sip));
         let sips = (0..nodes)
-            .map(|sip| {
-                let sip = Sip::new((sip, nodes), &spec, &options, (&room, is_hollow(sip)));
-                RefCell::new(sip)
+            .map(|number| {
+                let node = NewNode { number, nodes, is_hollow: is_hollow(number) };
+                RefCell::new(Sip::new(node, &spec, &options, &room))
             })
             .collect();
         if is_mirror {

@@ -39,6 +39,12 @@ impl PeId {
     pub const fn first(sip: u32) -> Self {
         Self { sip, cube: 0, pe: 0 }
     }
+
+    /// Returns its number in its SIP, whose cubes have so many PEs each.
+    #[inline]
+    pub(crate) fn index(self, pes_per_cube: u32) -> usize {
+        self.cube as usize * pes_per_cube as usize + self.pe as usize
+    }
 }
 
 impl fmt::Display for PeId {

@@ -26,6 +26,9 @@ pub(super) enum End {
     Of(Rc<Transfer>),
 }
 
+/// The result of an operation that was issued, and its end; or the error of one that could not be issued.
+pub(super) type Started<T> = Result<(T, End), Box<KernelError>>;
+
 /// A load in progress.
 pub type Loading<T> = Issued<T>;
 /// A computation in progress.
@@ -43,6 +46,16 @@ impl<T> Issued<T> {
     pub(super) fn failed(program: Rc<Program>, error: Box<KernelError>) -> Self {
         let result = Some(Err(error));
         Self { program, result, end: End::At(Time::ZERO), engine: Engine::Vector, scheduled: false }
+    }
+
+    /// Creates the future of an operation of `engine`, from its result and its end. It is made where it stays: a copy of what was just
+    /// written in narrow parts would stall the processor.
+    #[inline]
+    pub(super) fn of(program: &Rc<Program>, engine: Engine, started: Started<T>) -> Self {
+        match started {
+            Ok((result, end)) => Self::new(program.clone(), engine, result, end),
+            Err(error) => Self::failed(program.clone(), error),
+        }
     }
 
     /// Returns the operation with another form of its result.

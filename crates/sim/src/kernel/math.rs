@@ -4,7 +4,8 @@
 //! engine's bandwidth. A product takes whole tiles of the engine, `2·m·n·k` operations each.
 
 use super::class::{binary_label, unary_label};
-use super::issued::End;
+use super::issued::{End, Started};
+use super::product::Product;
 use super::program::Program;
 use super::tile::TileType;
 use super::{Computing, Issued, KernelError, Shape, Tile, Tl};
@@ -17,21 +18,31 @@ use crate::value::{Binary, Compare, DType, Reduce, Unary, Value};
 
 impl Tl {
     /// Applies `operation` to each pair of elements of two tiles of one type; a dimension of 1 is broadcast.
+    #[inline]
     #[track_caller]
     pub fn binary(&self, operation: Binary, left: &Tile, right: &Tile) -> Computing {
+        let started = self.start_binary(operation, left, right);
+        Computing::of(self.program(), Engine::Vector, started)
+    }
+
+    #[track_caller]
+    fn start_binary(&self, operation: Binary, left: &Tile, right: &Tile) -> Started<Tile> {
         let label = binary_label(operation);
-        let (dtype, shape) = match broadcast(label.0, left, right) {
-            Ok((dtype, _)) if !operation.takes(dtype) => {
-                return self.failed(not_taken(label.0, left));
-            }
-            Ok(common) => common,
-            Err(error) => return self.failed(error),
+        let (dtype, shape) = match alike(left, right) {
+            Some(common) => common,
+            None => match unequal(label.0, left, right) {
+                Ok(common) => common,
+                Err(error) => return Err(self.fault(Box::new(error))),
+            },
         };
+        if !operation.takes(dtype) {
+            return Err(self.fault(Box::new(not_taken(label.0, left))));
+        }
         let bytes = (shape.elements() * dtype.size()) as u64;
         let value = both(self, left, right).map(|(x, y)| {
             Value::binary(operation, &stretch(&x, left, shape), &stretch(&y, right, shape))
         });
-        self.vector(label, bytes, dtype, shape, value)
+        self.start_vector(label, bytes, dtype, shape, value)
     }
 
     /// Computes `left + right`.
@@ -306,16 +317,16 @@ impl Tl {
         (label, class): (&'static str, VectorClass),
         operand: u64,
         passes: u64,
-        results: Vec<(DType, Shape, Option<Value>)>,
+        results: Vec<NewTile>,
     ) -> Issued<Vec<Tile>> {
-        let sizes =
-            results.iter().map(|(dtype, shape, _)| (shape.elements() * dtype.size()) as u64);
+        let sizes = results.iter().map(|new| (new.shape.elements() * new.dtype.size()) as u64);
         let bytes = operand.max(sizes.sum());
         let spec = &self.program().world().spec;
         let cost = u64::from(spec.vector_costs.of(class)) * passes;
         let span = spec.vector.time_for(bytes * cost);
-        let tile =
-            |(dtype, shape, value)| Tile::in_scratch(self.program(), dtype, shape, value, label);
+        let tile = |NewTile { dtype, shape, value }| {
+            Tile::in_scratch(self.program(), dtype, shape, value, label)
+        };
         let tiles = results.into_iter().map(tile).collect::<Result<Vec<Tile>, _>>();
         match tiles {
             Ok(tiles) => {
@@ -337,7 +348,7 @@ impl Tl {
         class: (&'static str, VectorClass),
         operand: u64,
         passes: u64,
-        results: [(DType, Shape, Option<Value>); N],
+        results: [NewTile; N],
     ) -> Issued<[Tile; N]> {
         let all = self.vector_all(class, operand, passes, results.into());
         all.map(|tiles| <[Tile; N]>::try_from(tiles).expect("as many as asked for"))
@@ -348,17 +359,31 @@ impl Tl {
     #[track_caller]
     pub(super) fn vector(
         &self,
-        (label, class): (&'static str, VectorClass),
+        class: (&'static str, VectorClass),
         operand: u64,
         dtype: DType,
         shape: Shape,
         value: Option<Value>,
     ) -> Computing {
+        let started = self.start_vector(class, operand, dtype, shape, value);
+        Computing::of(self.program(), Engine::Vector, started)
+    }
+
+    #[inline]
+    #[track_caller]
+    fn start_vector(
+        &self,
+        (label, class): (&'static str, VectorClass),
+        operand: u64,
+        dtype: DType,
+        shape: Shape,
+        value: Option<Value>,
+    ) -> Started<Tile> {
         let bytes = operand.max((shape.elements() * dtype.size()) as u64);
         let spec = &self.program().world().spec;
         let span = spec.vector.time_for(bytes * u64::from(spec.vector_costs.of(class)));
         let tile = Tile::in_scratch(self.program(), dtype, shape, value, label);
-        self.engine(Engine::Vector, label, span, bytes, tile)
+        self.start_engine(Engine::Vector, label, span, bytes, tile)
     }
 
     /// Occupies an engine for `span`.
@@ -372,16 +397,29 @@ impl Tl {
         bytes: u64,
         result: Result<Tile, Box<KernelError>>,
     ) -> Computing {
+        let started = self.start_engine(engine, label, span, bytes, result);
+        Computing::of(self.program(), engine, started)
+    }
+
+    #[inline]
+    #[track_caller]
+    fn start_engine(
+        &self,
+        engine: Engine,
+        label: &'static str,
+        span: Time,
+        bytes: u64,
+        result: Result<Tile, Box<KernelError>>,
+    ) -> Started<Tile> {
         let tile = match result {
             Ok(tile) => tile,
-            Err(error) => return self.failed(*error),
+            Err(error) => return Err(self.fault(error)),
         };
-        let program = self.program().clone();
         if self.has_data() {
             tile.start_if_deep();
         }
-        let end = occupy(&program, engine, label, span, bytes);
-        Computing::new(program, engine, tile, End::At(end))
+        let end = occupy(self.program(), engine, label, span, bytes);
+        Ok((tile, End::At(end)))
     }
 
     #[cold]
@@ -389,6 +427,13 @@ impl Tl {
     pub(super) fn failed<T>(&self, error: KernelError) -> Issued<T> {
         Issued::failed(self.program().clone(), self.fault(Box::new(error)))
     }
+}
+
+/// A tile that an operation makes.
+pub(super) struct NewTile {
+    pub(super) dtype: DType,
+    pub(super) shape: Shape,
+    pub(super) value: Option<Value>,
 }
 
 /// Occupies an engine for `span`, as soon as it is free; returns the end.
@@ -419,10 +464,17 @@ fn broadcast(
     left: &Tile,
     right: &Tile,
 ) -> Result<(DType, Shape), KernelError> {
-    let TileType { dtype, shape, .. } = left.tile_type();
-    if right.is(dtype, &shape) { Ok((dtype, shape)) } else { unequal(operation, left, right) }
+    alike(left, right).map_or_else(|| unequal(operation, left, right), Ok)
 }
 
+/// Returns the type and shape of two tiles that have the same.
+#[inline]
+fn alike(left: &Tile, right: &Tile) -> Option<(DType, Shape)> {
+    let TileType { dtype, shape, .. } = left.tile_type();
+    right.is(dtype, &shape).then_some((dtype, shape))
+}
+
+#[inline(never)]
 fn unequal(
     operation: &'static str,
     left: &Tile,
@@ -536,74 +588,4 @@ pub(super) fn stretch(value: &Value, tile: &Tile, shape: Shape) -> Value {
         .map(|(dim, stride)| if *dim == 1 { 0 } else { *stride })
         .collect();
     value.strided(0, &shape.dims(), &strides)
-}
-
-/// Products of matrices: as many as the first axis of tiles with three axes is long.
-struct Product {
-    count: u64,
-    /// `m`, `n` and `k` of each.
-    dims: [usize; 3],
-    /// The tiles have three axes.
-    is_batch: bool,
-}
-
-impl Product {
-    fn of(left: &Tile, right: &Tile, accumulator: Option<&Tile>) -> Result<Self, KernelError> {
-        let mismatch = |right: &str, why: &str| misfit("dot", left.describe(), right, why);
-        let (shapes, is_batch) = ([left.shape(), right.shape()], left.shape().dims().len() == 3);
-        let (count, [m, k], [other, n]) = match [&*shapes[0].dims(), &*shapes[1].dims()] {
-            [&[m, k], &[k2, n]] => (1, [m, k], [k2, n]),
-            [&[count, m, k], &[count2, k2, n]] if count == count2 => (count, [m, k], [k2, n]),
-            _ => {
-                let why = "a product takes two matrices, or two equal numbers of matrices";
-                return Err(mismatch(&right.describe(), why));
-            }
-        };
-        if left.dtype() != right.dtype() {
-            return Err(mismatch(&right.describe(), TYPES));
-        }
-        if k != other {
-            let (last, first) = if is_batch { (2, 1) } else { (1, 0) };
-            let why = format!(
-                "dimension {last} of the left is {k}, dimension {first} of the right is {other}"
-            );
-            return Err(mismatch(&right.describe(), &why));
-        }
-        let product = Self { count: count as u64, dims: [m, n, k], is_batch };
-        let wanted = left.dtype().product();
-        match accumulator {
-            Some(tile) if tile.shape() != product.shape() || tile.dtype() != wanted => {
-                let why = format!("the product is {wanted}{}", product.shape());
-                Err(mismatch(&format!("accumulator {}", tile.describe()), &why))
-            }
-            _ => Ok(product),
-        }
-    }
-
-    /// Returns the shape of the result.
-    fn shape(&self) -> Shape {
-        let [m, n, _] = self.dims;
-        if self.is_batch { [self.batch(), m, n].into() } else { [m, n].into() }
-    }
-
-    fn batch(&self) -> usize {
-        usize::try_from(self.count).unwrap_or(usize::MAX)
-    }
-
-    /// Records the products of `left` and `right`, added to `acc`.
-    fn value(&self, left: &Value, right: &Value, acc: Option<&Value>) -> Value {
-        let [m, n, k] = self.dims;
-        if !self.is_batch {
-            return Value::dot(left, right, self.dims, acc);
-        }
-        if self.count == 0 {
-            return Value::zeros(left.dtype().product(), 0);
-        }
-        let part = |value: &Value, at: usize, len: usize| value.slice(at * len, len);
-        let products = (0..self.batch()).map(|at| {
-            let acc = acc.map(|acc| part(acc, at, m * n));
-            Value::dot(&part(left, at, m * k), &part(right, at, k * n), self.dims, acc.as_ref())
-        });
-        Value::concat(&products.collect::<Vec<_>>())
-    }
 }

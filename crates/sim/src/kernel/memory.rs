@@ -3,7 +3,7 @@
 //! A transfer takes the latencies of DMA, HBM and mesh, and the slowest of them, cut-through. With `dma.burst` each run of
 //! adjacent bytes takes whole bursts; with `sip.cache` a transfer takes the cache on its way (`machine/cache.rs`).
 
-use super::issued::End;
+use super::issued::{End, Started};
 use super::math::{TYPES, counted, difference};
 use super::program::Program;
 use super::view::{Mask, View};
@@ -57,21 +57,28 @@ impl Future for Storing {
 
 impl Tl {
     /// Loads the elements of a view into a new tile; masked elements read as 0.
+    #[inline]
     #[track_caller]
     pub fn load(&self, view: &View) -> Loading<Tile> {
         self.load_or(view, 0.0)
     }
 
     /// Loads the elements of a view into a new tile; masked elements read as `other`.
+    #[inline]
     #[track_caller]
     pub fn load_or(&self, view: &View, other: f64) -> Loading<Tile> {
-        let program = self.program().clone();
+        Loading::of(self.program(), Engine::Load, self.start_load(view, other))
+    }
+
+    #[track_caller]
+    fn start_load(&self, view: &View, other: f64) -> Started<Tile> {
+        let program = self.program();
         match self.read_tile(view, &Other::Number(other)) {
             Ok((tile, cube)) => {
-                let end = load(&program, || [Some(piece(&program, cube, view)), None]);
-                Loading::new(program, Engine::Load, tile, end)
+                let end = load(program, || [Some(piece(program, cube, view)), None]);
+                Ok((tile, end))
             }
-            Err(error) => Loading::failed(program, self.fault(error)),
+            Err(error) => Err(self.fault(error)),
         }
     }
 
@@ -124,16 +131,19 @@ impl Tl {
     }
 
     /// Stores a tile to the elements of a view; masked elements do not change.
+    #[inline]
     #[track_caller]
     pub fn store(&self, view: &View, tile: &Tile) -> Storing {
-        let program = self.program().clone();
-        Storing(match write(&program, view, tile) {
-            Ok(cube) => {
-                let end = store(&program, || piece(&program, cube, view));
-                Loading::new(program, Engine::Store, (), end)
-            }
-            Err(error) => Loading::failed(program, self.fault(error)),
-        })
+        Storing(Loading::of(self.program(), Engine::Store, self.start_store(view, tile)))
+    }
+
+    #[track_caller]
+    fn start_store(&self, view: &View, tile: &Tile) -> Started<()> {
+        let program = self.program();
+        match write(program, view, tile) {
+            Ok(cube) => Ok(((), store(program, || piece(program, cube, view)))),
+            Err(error) => Err(self.fault(error)),
+        }
     }
 }
 

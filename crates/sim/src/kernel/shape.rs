@@ -5,7 +5,7 @@
 //!
 //! - **SHP-1 (as numpy).** Shapes and orders of elements are those of the functions of numpy with these names.
 
-use super::math::{TYPES, counted, difference, misfit};
+use super::math::{NewTile, TYPES, counted, difference, misfit};
 use super::{Computing, Issued, KernelError, Shape, Tile, Tl};
 use crate::spec::VectorClass;
 use crate::value::{Axes, DType, Value};
@@ -112,10 +112,13 @@ impl Tl {
             return self.failed(error);
         };
         let (shape, n) = (Shape::from(rest), tile.shape().elements() / 2);
-        let half = |at| tile.value().map(|value| value.strided(at, &[n], &[2]));
+        let half = |at| {
+            let value = tile.value().map(|value| value.strided(at, &[n], &[2]));
+            NewTile { dtype: tile.dtype(), shape, value }
+        };
         let class = ("split", VectorClass::Add);
-        let results = [(tile.dtype(), shape, half(0)), (tile.dtype(), shape, half(1))];
-        self.vector_many(class, tile.bytes(), 1, results).map(|[left, right]| (left, right))
+        self.vector_many(class, tile.bytes(), 1, [half(0), half(1)])
+            .map(|[left, right]| (left, right))
     }
 
     /// Joins two tiles along `axis`.

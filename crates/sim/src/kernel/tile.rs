@@ -11,7 +11,7 @@ use std::panic::Location;
 use std::rc::Rc;
 
 /// The extent of a tile: up to four dimensions of fewer than 2^32 elements.
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy, Eq)]
 pub struct Shape {
     /// The dimensions; those beyond the rank are 1.
     dims: [u32; 4],
@@ -31,6 +31,16 @@ impl std::ops::Deref for Dims {
     #[inline]
     fn deref(&self) -> &[usize] {
         &self.dims[..self.rank as usize]
+    }
+}
+
+impl PartialEq for Shape {
+    /// Most shapes have one dimension: their lengths are compared alone.
+    #[inline]
+    fn eq(&self, other: &Self) -> bool {
+        self.rank == other.rank
+            && self.dims[0] == other.dims[0]
+            && (self.rank == 1 || self.dims[1..] == other.dims[1..])
     }
 }
 
@@ -226,7 +236,10 @@ impl Tiles {
             self.free = next;
         }
         entry.tile_type = tile_type;
-        entry.value = value;
+        // A free entry has no value.
+        if value.is_some() {
+            entry.value = value;
+        }
         entry.memory = memory;
         number
     }

@@ -11,7 +11,7 @@
 //!
 //! - **WHL-1 (as the value).** The elements are those of the function of [`Value`] with the same name.
 
-use super::math::misfit;
+use super::math::{NewTile, misfit};
 use super::shape::{no_axis, unlike};
 use super::{Computing, Issued, KernelError, Shape, Tile, Tl};
 use crate::spec::VectorClass;
@@ -127,7 +127,8 @@ impl Tl {
             Some(reverse) => Value::combine_scan(program, &values, lines, reverse),
         });
         let result = |(i, dtype): (usize, &DType)| {
-            (*dtype, shape, values.as_ref().map(|values| values[i].clone()))
+            let value = values.as_ref().map(|values| values[i].clone());
+            NewTile { dtype: *dtype, shape, value }
         };
         let results: Vec<_> = program.types().iter().enumerate().map(result).collect();
         let bytes = tiles.iter().map(|tile| tile.bytes()).sum();
@@ -143,7 +144,8 @@ impl Tl {
             Err(error) => return self.failed(error),
         };
         let value = tile.value().map(|value| Value::sort(&value, lines, descending));
-        self.network("sort", tile, lines, (tile.dtype(), tile.shape(), value))
+        let sorted = NewTile { dtype: tile.dtype(), shape: tile.shape(), value };
+        self.network("sort", tile, lines, sorted)
     }
 
     /// Returns the `k` largest elements along the last axis, in descending order; NaNs come last.
@@ -164,7 +166,8 @@ impl Tl {
         let value = tile.value().map(|value| {
             Value::sort(&value, lines, true).strided(0, &[lines.outer, k], &[lines.axis, 1])
         });
-        self.network("topk", tile, lines, (tile.dtype(), shape.as_slice().into(), value))
+        let shape = shape.as_slice().into();
+        self.network("topk", tile, lines, NewTile { dtype: tile.dtype(), shape, value })
     }
 
     /// Counts the elements equal to each of the whole numbers below `bins`, as `i32`.
@@ -216,7 +219,7 @@ impl Tl {
         let dtype = if label == "randint" { DType::I32 } else { DType::F32 };
         let value = offsets.value().map(|offsets| number(&Value::philox(seed, &offsets, ROUNDS)));
         let (class, passes) = ((label, VectorClass::Add), 8 * u64::from(ROUNDS));
-        let result = (dtype, offsets.shape(), value);
+        let result = NewTile { dtype, shape: offsets.shape(), value };
         self.vector_many(class, offsets.bytes(), passes, [result]).map(|[tile]| tile)
     }
 
@@ -235,13 +238,7 @@ impl Tl {
 
     /// The vector operations of a sorting network.
     #[track_caller]
-    fn network(
-        &self,
-        label: &'static str,
-        tile: &Tile,
-        lines: Axes,
-        result: (DType, Shape, Option<Value>),
-    ) -> Computing {
+    fn network(&self, label: &'static str, tile: &Tile, lines: Axes, result: NewTile) -> Computing {
         let depth = u64::from(lines.axis.next_power_of_two().trailing_zeros());
         let passes = (depth * (depth + 1) / 2).max(1);
         let class = (label, VectorClass::Add);

@@ -13,6 +13,7 @@ use super::noc::Route;
 use super::transfer::Transfer;
 use super::{Engine, Sip, World};
 use crate::record::{Op, Path, Use};
+use crate::ring_buffer::RingBuffer;
 use crate::stall::Kind;
 use crate::time::Time;
 use crate::topology::PeId;
@@ -38,17 +39,16 @@ impl Piece {
 }
 
 /// The requests to a channel that have not started, and those that have.
-#[derive(Clone, Default)]
+#[derive(Default)]
 pub(crate) struct ChannelQueue {
     /// True while the end of the request that holds the channel is unknown.
     is_held: bool,
     /// With several outstanding: the last requests that have started, oldest first.
     under_way: VecDeque<UnderWay>,
-    waiting: VecDeque<WaitingRequest>,
+    waiting: RingBuffer<WaitingRequest>,
 }
 
 /// A request that has started, of a channel with several outstanding.
-#[derive(Clone)]
 enum UnderWay {
     Transfer(Rc<Transfer>),
     /// A message that has left its PE at the end of this path.
@@ -77,18 +77,38 @@ pub(crate) struct Ask {
 }
 
 /// A request that waits for its channel.
-#[derive(Clone)]
 struct WaitingRequest {
     ask: Ask,
     job: Job,
 }
 
+impl Default for WaitingRequest {
+    fn default() -> Self {
+        let ask = Ask { pe: PeId::first(0), at: Time::ZERO, number: 0, path: Path::default() };
+        Self { ask, job: Job::None }
+    }
+}
+
 /// The work of a request.
-#[derive(Clone)]
 enum Job {
-    Load { transfer: Rc<Transfer>, pieces: [Option<Piece>; 2] },
-    Store { transfer: Rc<Transfer>, piece: Piece },
-    Send { bytes: u64, route: Route, purpose: Purpose },
+    /// None: the place of a request that has started.
+    None,
+    Load {
+        transfer: Rc<Transfer>,
+        pieces: [Option<Piece>; 2],
+    },
+    Store {
+        transfer: Rc<Transfer>,
+        piece: Piece,
+    },
+    Send(Outgoing),
+}
+
+/// A message that a PE's store channel sends, and what its arrival means.
+pub(super) struct Outgoing {
+    pub(super) bytes: u64,
+    pub(super) route: Route,
+    pub(super) purpose: Purpose,
 }
 
 /// The use of a channel: its start, the instants at which its first and its last byte pass, and the path to the start.
@@ -112,7 +132,7 @@ impl ChannelQueue {
     /// Returns the paths of the requests that wait.
     pub(super) fn live_paths(&self) -> impl Iterator<Item = Path> {
         let ended = self.under_way.iter().filter_map(UnderWay::end);
-        self.waiting.iter().map(|request| request.ask.path).chain(ended)
+        (0..self.waiting.len()).map(|index| self.waiting[index].ask.path).chain(ended)
     }
 
     /// True if the next request can start: its time is known.
@@ -152,7 +172,7 @@ impl World {
     ) {
         let queue = sip.pe(ask.pe).queue(Engine::Load);
         if !queue.has_room(self.spec.dma.outstanding) {
-            return queue.wait(ask, Job::Load { transfer: transfer.clone(), pieces });
+            return queue.wait(*ask, Job::Load { transfer: transfer.clone(), pieces });
         }
         if !self.start_load(sip, ask, transfer, pieces) {
             self.settle(sip);
@@ -171,7 +191,7 @@ impl World {
     ) {
         let queue = sip.pe(ask.pe).queue(Engine::Store);
         if !queue.has_room(self.spec.dma.outstanding) {
-            return queue.wait(ask, Job::Store { transfer: transfer.clone(), piece });
+            return queue.wait(*ask, Job::Store { transfer: transfer.clone(), piece });
         }
         if !self.start_store(sip, ask, transfer, piece) {
             self.settle(sip);
@@ -181,19 +201,12 @@ impl World {
     /// Asks for the store channel of a PE, for a message; as [`World::ask_load`].
     #[inline(always)]
     #[expect(clippy::inline_always, reason = "the path stays in registers")]
-    pub(super) fn ask_send(
-        &self,
-        sip: &mut Sip,
-        ask: &Ask,
-        bytes: u64,
-        route: Route,
-        purpose: Purpose,
-    ) {
+    pub(super) fn ask_send(&self, sip: &mut Sip, ask: &Ask, mut message: Outgoing) {
         let queue = sip.pe(ask.pe).queue(Engine::Store);
         if !queue.has_room(self.spec.dma.outstanding) {
-            return queue.wait(ask, Job::Send { bytes, route, purpose });
+            return queue.wait(*ask, Job::Send(message));
         }
-        if !self.start_send(sip, ask, bytes, route, purpose) {
+        if !self.start_send(sip, ask, &mut message) {
             self.settle(sip);
         }
     }
@@ -213,21 +226,21 @@ impl World {
     fn start_waiting(&self, sip: &mut Sip, engine: Engine, pe: usize) {
         let mut waiting = std::mem::take(&mut sip.pes[pe].queue(engine).waiting);
         while sip.pes[pe].queue(engine).has_room(self.spec.dma.outstanding)
-            && let Some(WaitingRequest { ask, job }) = waiting.front_mut()
+            && let Some(WaitingRequest { ask, job }) = waiting.pop()
         {
             match job {
+                Job::None => {}
                 Job::Load { transfer, pieces } => {
                     self.start_load(sip, ask, transfer, *pieces);
                 }
                 Job::Store { transfer, piece } => {
                     self.start_store(sip, ask, transfer, *piece);
                 }
-                Job::Send { bytes, route, purpose } => {
-                    let purpose = std::mem::replace(purpose, Purpose::None);
-                    self.start_send(sip, ask, *bytes, *route, purpose);
+                Job::Send(message) => {
+                    self.start_send(sip, ask, message);
                 }
             }
-            waiting.pop_front();
+            *job = Job::None;
         }
         sip.pes[pe].queue(engine).waiting = waiting;
     }
@@ -288,14 +301,9 @@ impl World {
     /// Starts a message; true if it leaves the SIP early (WIR-5).
     #[inline(always)]
     #[expect(clippy::inline_always, reason = "the path stays in registers")]
-    fn start_send(
-        &self,
-        sip: &mut Sip,
-        ask: &Ask,
-        bytes: u64,
-        route: Route,
-        purpose: Purpose,
-    ) -> bool {
+    fn start_send(&self, sip: &mut Sip, ask: &Ask, message: &mut Outgoing) -> bool {
+        let Outgoing { bytes, route, purpose } = message;
+        let bytes = *bytes;
         let begun = self.begin(sip, ask, Engine::Store, bytes, None);
         let Begun { start, head, tail, .. } = begun;
         let (index, channel) = (sip.index(ask.pe), Engine::Store.used(ask.pe));
@@ -312,13 +320,15 @@ impl World {
             pes[index].store.leave_unnoted(&begun.path, turn);
         }
         record.op(|| Op::new((start, tail), channel.resource(), "send", bytes));
-        let flight = begun.flight(bytes, channel);
-        if let Purpose::Depart(departure) = &purpose
+        if let Purpose::Depart(departure) = purpose
             && route.is_port()
-            && self.leave_early(sip, start, &flight, departure)
+            && self.leave_early(sip, start, &begun.flight(bytes, channel), departure)
         {
             return true;
         }
+        // Made once more: a copy of what was just written in narrow parts would stall the processor.
+        let flight = begun.flight(bytes, channel);
+        let (route, purpose) = (*route, std::mem::replace(purpose, Purpose::None));
         sip.flights.push(ask.number, Journey { flight, route, purpose, label: "write" });
         false
     }
@@ -335,10 +345,10 @@ impl World {
         transfer: Option<&Rc<Transfer>>,
     ) -> Begun {
         let dma = &self.spec.dma;
-        let mut path = ask.path;
-        let (start, tail) = if dma.outstanding > 1 {
-            self.begin_overlapping(sip, ask, (engine, bytes), transfer, &mut path)
+        let (start, tail, path) = if dma.outstanding > 1 {
+            self.begin_overlapping(sip, *ask, (engine, bytes), transfer)
         } else {
+            let mut path = ask.path;
             let span = dma.latency + dma.bandwidth.time_for(bytes);
             let index = sip.index(ask.pe);
             let Sip { pes, record, .. } = sip;
@@ -348,7 +358,7 @@ impl World {
             }
             let turn = wire.take(ask.at, span, bytes, &mut path);
             pes[index].queue(engine).is_held = transfer.is_some();
-            (turn.start, turn.end)
+            (turn.start, turn.end, path)
         };
         let head = start + dma.latency;
         if let Some(transfer) = transfer {
@@ -357,42 +367,44 @@ impl World {
         Begun { start, head, tail, path }
     }
 
-    /// Starts a request of a channel with several outstanding; returns its start and the time of its last byte (DMA-1).
+    /// Starts a request of a channel with several outstanding; returns its start, the time of its last byte, and the path to its
+    /// start (DMA-1).
     fn begin_overlapping(
         &self,
         sip: &mut Sip,
-        ask: &Ask,
+        ask: Ask,
         (engine, bytes): (Engine, u64),
         transfer: Option<&Rc<Transfer>>,
-        path: &mut Path,
-    ) -> (Time, Time) {
+    ) -> (Time, Time, Path) {
         let dma = &self.spec.dma;
         let index = sip.index(ask.pe);
         let Sip { pes, record, .. } = sip;
-        let mut ready = ask.at;
+        let (mut ready, mut path) = (ask.at, ask.path);
         if let Some(before) = pes[index].queue(engine).make_room(dma.outstanding)
             && before.at() > ready
         {
-            (ready, *path) = (before.at(), before);
+            (ready, path) = (before.at(), before);
         }
         let (wire, what) = (pes[index].engine(engine), engine.used(ask.pe));
         if wire.free() > ready {
             wire.note_turn(record);
         }
-        let turn = wire.take(ready, dma.bandwidth.time_for(bytes), bytes, path);
-        wire.leave_unnoted(path, UnnotedTurn { start: path.at(), before: what, what });
+        let turn = wire.take(ready, dma.bandwidth.time_for(bytes), bytes, &mut path);
+        wire.leave_unnoted(&path, UnnotedTurn { start: path.at(), before: what, what });
         if let Some(transfer) = transfer {
             let transfer = UnderWay::Transfer(transfer.clone());
             pes[index].queue(engine).under_way.push_back(transfer);
         }
-        (turn.start, turn.end + dma.latency)
+        (turn.start, turn.end + dma.latency, path)
     }
 }
 
 impl ChannelQueue {
     /// Adds a request that has to wait.
     #[cold]
-    fn wait(&mut self, ask: &Ask, job: Job) {
-        self.waiting.push_back(WaitingRequest { ask: *ask, job });
+    fn wait(&mut self, ask: Ask, job: Job) {
+        let request = self.waiting.push();
+        request.ask = ask;
+        request.job = job;
     }
 }

@@ -3,7 +3,7 @@
 use super::World;
 use super::fabric::Act;
 use super::noc;
-use super::packet::{Packet, PacketKind};
+use super::packet::{Packet, PacketKind, PacketWay};
 use super::shards::Home;
 use crate::ipcq::{Backpressure, Edge, InSwitch, Returning};
 use crate::record::{Gap, Path, Resource};
@@ -101,7 +101,8 @@ impl World {
         }
         let (kind, path) = (PacketKind::Credit, *path);
         let tail = self.sim.now();
-        let packet = Packet { kind, ..Packet::new(number, bytes, (to, from), tail, path) };
+        let way = PacketWay { at: to, to: from };
+        let packet = Packet { kind, ..Packet::new(number, bytes, way, tail, path) };
         let inside = noc::latency(&self.spec, edge.name.to, PeId::first(to));
         if inside == Time::ZERO {
             return self.forward(packet);
@@ -138,7 +139,7 @@ impl World {
         }
         let is_plain = edge.name.in_switch() != InSwitch::Multicast;
         if is_plain && edge.spec.backpressure == Backpressure::Sleep {
-            return self.resume_sender(edge, number, path);
+            return self.resume_sender(edge, number, &path);
         }
         edge.messages[edge.arrived + edge.in_flight].path = path;
         if let (true, Backpressure::Poll(period)) = (is_plain, edge.spec.backpressure) {
@@ -151,7 +152,7 @@ impl World {
 
     /// Launches the oldest pending message, to which `path` has led, and wakes its sender.
     #[inline]
-    fn resume_sender(&self, edge: &mut Edge, number: u32, path: Path) {
+    fn resume_sender(&self, edge: &mut Edge, number: u32, path: &Path) {
         self.launch_message(edge, number, path);
         if let Some(task) = edge.sender.take() {
             self.sim.wake(task);
@@ -178,7 +179,7 @@ impl World {
         while edge.credits.free > 0 && edge.pending() > 0 {
             let mut path = edge.messages[edge.arrived + edge.in_flight].path;
             self.note_credit_wait(edge, &mut path);
-            self.resume_sender(edge, number, path);
+            self.resume_sender(edge, number, &path);
         }
     }
 

@@ -16,6 +16,7 @@
 use super::fabric::PortSide;
 use super::noc::{Leg, Route, Stage};
 use super::packet::PacketKind;
+use super::sip::Pe;
 use super::transfer::Transfer;
 use super::{Engine, Sip, World};
 use crate::executor::Key;
@@ -142,10 +143,10 @@ impl Arrivals {
     fn pop(&mut self) -> Arrival {
         let first = self.first;
         self.first = Arrival::NONE;
-        if !self.others.is_empty()
-            && let Some(Reverse(next)) = self.others.pop()
-        {
-            self.first = next;
+        // It is read where it is: a copy of what the heap returns would wait for its parts.
+        if let Some(Reverse(next)) = self.others.peek() {
+            self.first = *next;
+            self.others.pop();
         }
         first
     }
@@ -399,36 +400,44 @@ impl World {
 
     /// Ends a piece of a load or of a store that has passed its last stage.
     fn land_piece(&self, sip: &mut Sip, slot: u32) {
-        let flights = &mut sip.flights;
+        let Sip { flights, record, pes, pes_per_cube, .. } = sip;
         flights.free.push(slot);
         flights.inside -= 1;
         let Journey { flight, purpose, .. } = &mut flights.list[slot as usize];
-        let flight = *flight;
-        if let Purpose::Piece(engine, transfer) = std::mem::replace(purpose, Purpose::None) {
-            self.end_piece(sip, engine, &flight, &transfer);
+        let purpose = std::mem::replace(purpose, Purpose::None);
+        let Purpose::Piece(engine, transfer) = purpose else { return };
+        let index = transfer.pe().index(*pes_per_cube);
+        // The flight is read where it is: a copy would wait for what was written last.
+        if self.end_piece(record, &mut pes[index], engine, flight, &transfer) {
+            self.free_channel(sip, engine, index);
         }
     }
 
-    /// Ends a piece of a load or of a store, and the transfer with its last piece.
+    /// Ends a piece of a load or of a store, and the transfer with its last piece; true for the last.
     #[inline]
-    fn end_piece(&self, sip: &mut Sip, engine: Engine, flight: &Flight, transfer: &Transfer) {
-        let Sip { record, pes, pes_per_cube, .. } = sip;
+    fn end_piece(
+        &self,
+        record: &mut Record,
+        pe: &mut Pe,
+        engine: Engine,
+        flight: &Flight,
+        transfer: &Transfer,
+    ) -> bool {
         let mut other = None;
-        let Some(flight) = transfer.end_piece(flight, &mut other) else { return };
-        let (end, pe) = (flight.tail, transfer.pe());
-        let index = pe.cube as usize * *pes_per_cube as usize + pe.pe as usize;
+        let Some(flight) = transfer.end_piece(flight, &mut other) else { return false };
+        let (end, id) = (flight.tail, transfer.pe());
         let mut path = flight.path;
-        flight.finish_path(record, &mut path, engine.used(pe));
+        flight.finish_path(record, &mut path, engine.used(id));
         transfer.path().set(path);
         if self.spec.dma.outstanding == 1 {
-            pes[index].engine(engine).leave(end, &path);
+            pe.engine(engine).leave(end, &path);
         }
         record.op(|| {
             let label = if engine == Engine::Load { "load" } else { "store" };
-            Op::new((transfer.start(), end), engine.resource(pe), label, transfer.bytes())
+            Op::new((transfer.start(), end), engine.resource(id), label, transfer.bytes())
         });
         self.end_transfer(transfer, end);
-        self.free_channel(sip, engine, index);
+        true
     }
 
     /// Moves a load or a store of one piece through the memory of its cube and to its end, before time has moved to its
@@ -442,10 +451,14 @@ impl World {
         mut flight: Flight,
         transfer: &Transfer,
     ) {
-        let gate = PeId { sip: sip.number, cube, pe: 0 };
+        let Sip { record, pes, cubes, number, pes_per_cube, .. } = sip;
+        let index = transfer.pe().index(*pes_per_cube);
+        let gate = PeId { sip: *number, cube, pe: 0 };
         let what = Use::new(Resource::Hbm(gate), Kind::Hbm);
-        flight.pass(&mut sip.record, &mut sip.cubes[cube as usize].hbm, self.costs.hbm, what);
-        self.end_piece(sip, engine, &flight, transfer);
+        flight.pass(record, &mut cubes[cube as usize].hbm, self.costs.hbm, what);
+        if self.end_piece(record, &mut pes[index], engine, &flight, transfer) {
+            self.free_channel(sip, engine, index);
+        }
     }
 
     /// True if a flight of a DMA channel that starts at `start`, and whose head will be at a memory at `head`, is the next one

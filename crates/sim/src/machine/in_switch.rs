@@ -113,7 +113,7 @@ impl World {
             }
             let edge = &mut edges.list[leader as usize];
             let index = edge.arrived + edge.in_flight;
-            self.take_off(edge, leader, latest);
+            self.take_off(edge, leader, &latest);
             let flow = edge.messages[index].flow;
             if let Some(task) = edge.sender.take() {
                 self.sim.wake(task);

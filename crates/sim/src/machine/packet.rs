@@ -31,12 +31,20 @@ crate::portable!(struct Packet {
     edge, bytes, span, class, level, cuts, is_in_switch, at, to, kind, tail, path,
 });
 
+/// The node at which a packet is, and the node it goes to.
+#[derive(Clone, Copy)]
+pub(super) struct PacketWay {
+    pub(super) at: u32,
+    pub(super) to: u32,
+}
+
 impl Packet {
     /// Class of a packet that was on no link.
     pub(super) const NO_CLASS: u16 = u16::MAX;
 
-    /// A packet at `at` on its way to `to`, which has taken no link.
-    pub(super) fn new(edge: u32, bytes: u64, (at, to): (u32, u32), tail: Time, path: Path) -> Self {
+    /// A packet that has taken no link.
+    pub(super) fn new(edge: u32, bytes: u64, way: PacketWay, tail: Time, path: Path) -> Self {
+        let PacketWay { at, to } = way;
         let (kind, class) = (PacketKind::Chunk, Self::NO_CLASS);
         let is_in_switch = false;
         Self {

@@ -57,6 +57,14 @@ pub(crate) struct Port {
 
 crate::portable!(struct Port { to, link, wire, starved, starved_until, early, free_before });
 
+/// A node that is made: its number, the number of all nodes, and whether another shard has its inside.
+#[derive(Clone, Copy)]
+pub(crate) struct NewNode {
+    pub(crate) number: u32,
+    pub(crate) nodes: u32,
+    pub(crate) is_hollow: bool,
+}
+
 /// One cube.
 pub(crate) struct Cube {
     pub(crate) hbm: Wire,
@@ -120,7 +128,7 @@ impl Engine {
 }
 
 /// One processing element.
-#[derive(Clone, Default)]
+#[derive(Default)]
 pub(crate) struct Pe {
     pub(crate) load: Wire,
     pub(crate) store: Wire,
@@ -163,11 +171,12 @@ impl Port {
 impl Sip {
     /// Creates a node: a SIP, or a station of the network, which has no cubes. A hollow SIP has none either.
     pub(crate) fn new(
-        (sip, nodes): (u32, u32),
+        node: NewNode,
         spec: &MachineSpec,
         options: &Options,
-        (room, is_hollow): (&Rc<Room>, bool),
+        room: &Rc<Room>,
     ) -> Self {
+        let NewNode { number: sip, nodes, is_hollow } = node;
         let cubes = if sip < spec.devices() && !is_hollow { spec.cubes.count() } else { 0 };
         let cube = |_| Cube {
             hbm: Wire::default(),
@@ -184,7 +193,7 @@ impl Sip {
             flights: Flights::default(),
             host_until: Time::ZERO,
             cache: spec.cache.as_ref().map(|cache| Box::new(SipCache::new(cache))),
-            pes: vec![Pe::default(); (cubes * spec.pes.count()) as usize],
+            pes: (0..cubes * spec.pes.count()).map(|_| Pe::default()).collect(),
             pes_per_cube: spec.pes.count(),
             mmu: Mmu::new(sip, options.strict),
             record: Record::new(sip, nodes, options.record, room),
@@ -206,8 +215,9 @@ impl Sip {
     }
 
     /// Returns the index of a PE in [`Sip::pes`].
+    #[inline]
     pub(crate) fn index(&self, pe: PeId) -> usize {
-        pe.cube as usize * self.pes_per_cube as usize + pe.pe as usize
+        pe.index(self.pes_per_cube)
     }
 
     pub(crate) fn pe(&mut self, pe: PeId) -> &mut Pe {

@@ -10,14 +10,19 @@ use super::prefetch::{LoadFrom, room_for_tiles};
 use crate::error::{Mismatch, MismatchSide};
 use crate::placement::share;
 use phalanx_sim::ipcq::{BufferKind, EdgeSpec, Topic};
-use phalanx_sim::kernel::{KernelError, Loading, Receiver, Sender, Storing, Tile, Tl, View};
+use phalanx_sim::kernel::{
+    Computing, KernelError, Loading, Receiver, Sender, Storing, Tile, Tl, View,
+};
 use phalanx_sim::memory::Region;
 use phalanx_sim::topology::PeId;
 use phalanx_sim::value::{Binary, DType};
 use phalanx_sim::{Bytes, Capacity};
 use std::cell::{Cell, RefCell};
+use std::future::poll_fn;
 use std::ops::Range;
+use std::pin::Pin;
 use std::rc::Rc;
+use std::task::{Poll, ready};
 
 /// The operation that combines vectors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -233,13 +238,20 @@ impl Part {
     }
 
     /// Receives `len` elements (CCL-2).
-    pub async fn recv(&self, tl: &Tl, from: &RecvQueue, len: usize) -> Result<Tile, KernelError> {
-        let received = tl.recv(&from.receiver, self.dtype, len).await;
-        if from.checked.get() && received.is_ok() {
-            return received;
-        }
-        self.check_topic(from)?;
-        received
+    pub fn recv(
+        &self,
+        tl: &Tl,
+        from: &RecvQueue,
+        len: usize,
+    ) -> impl Future<Output = Result<Tile, KernelError>> {
+        let mut receiving = tl.recv(&from.receiver, self.dtype, len);
+        poll_fn(move |context| match ready!(Pin::new(&mut receiving).poll(context)) {
+            Ok(tile) if from.checked.get() => Poll::Ready(Ok(tile)),
+            received => {
+                self.check_topic(from)?;
+                Poll::Ready(received)
+            }
+        })
     }
 
     #[cold]
@@ -271,8 +283,8 @@ impl Part {
     }
 
     /// Combines two tiles, `one` as the first operand.
-    pub async fn combine(&self, tl: &Tl, one: &Tile, other: &Tile) -> Result<Tile, KernelError> {
-        tl.binary(self.combine.binary(), one, other).await
+    pub fn combine(&self, tl: &Tl, one: &Tile, other: &Tile) -> Computing {
+        tl.binary(self.combine.binary(), one, other)
     }
 
     /// Finishes a combined tile: divides an average by the number of ranks.
@@ -306,11 +318,13 @@ impl Part {
     }
 
     /// Loads elements of the input.
+    #[inline]
     pub fn load(&self, tl: &Tl, range: &Range<usize>) -> Loading<Tile> {
         tl.load(&view(tl, &self.input, range))
     }
 
     /// Loads elements of the output.
+    #[inline]
     pub fn reload(&self, tl: &Tl, range: &Range<usize>) -> Loading<Tile> {
         tl.load(&view(tl, &self.output, range))
     }
@@ -379,6 +393,7 @@ impl Part {
 }
 
 /// A view of the copy in the PE's cube, or of the first copy.
+#[inline]
 fn view(tl: &Tl, buffer: &Buffer, range: &Range<usize>) -> View {
     let near = buffer.copies.iter().find(|region| region.cube == tl.pe().cube);
     let region = near.unwrap_or(&buffer.copies[0]);

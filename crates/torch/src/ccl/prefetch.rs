@@ -4,7 +4,10 @@ use super::part::{Part, SendQueue};
 use phalanx_sim::kernel::{KernelError, Loading, Tile, Tl};
 use phalanx_sim::{Bytes, Capacity};
 use std::collections::VecDeque;
+use std::future::poll_fn;
 use std::ops::Range;
+use std::pin::Pin;
+use std::task::{Poll, ready};
 
 /// The buffer that a phase of an algorithm loads from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -76,7 +79,23 @@ impl Part {
 
 impl<K, I: Iterator<Item = (K, Range<usize>)>> Prefetch<'_, K, I> {
     /// Waits for the next chunk; `None` after the last.
-    pub async fn next(&mut self) -> Result<Option<(K, Range<usize>, Tile)>, KernelError> {
+    #[expect(clippy::should_implement_trait, reason = "a stream is waited for, not iterated over")]
+    pub fn next(
+        &mut self,
+    ) -> impl Future<Output = Result<Option<(K, Range<usize>, Tile)>, KernelError>> {
+        self.fill();
+        poll_fn(|context| {
+            let Some((.., loading)) = self.loading.front_mut() else {
+                return Poll::Ready(Ok(None));
+            };
+            let tile = ready!(Pin::new(loading).poll(context));
+            let next = self.loading.pop_front();
+            Poll::Ready(tile.map(|tile| next.map(|(key, chunk, _)| (key, chunk, tile))))
+        })
+    }
+
+    /// Issues loads until as many as wanted are in flight.
+    fn fill(&mut self) {
         while self.loading.len() < self.depth
             && let Some((key, chunk)) = self.wanted.next()
         {
@@ -86,7 +105,5 @@ impl<K, I: Iterator<Item = (K, Range<usize>)>> Prefetch<'_, K, I> {
             };
             self.loading.push_back((key, chunk, loading));
         }
-        let Some((key, chunk, loading)) = self.loading.pop_front() else { return Ok(None) };
-        Ok(Some((key, chunk, loading.await?)))
     }
 }

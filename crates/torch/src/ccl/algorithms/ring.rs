@@ -19,7 +19,7 @@ use super::super::prefetch::{LoadFrom, Prefetch};
 use super::direct;
 use crate::placement::share;
 use phalanx_sim::exchange::Symmetry;
-use phalanx_sim::kernel::{KernelError, Tile, Tl};
+use phalanx_sim::kernel::{Computing, KernelError, Tile, Tl};
 use std::ops::Range;
 
 pub(crate) const ALGORITHM: Algorithm = Algorithm {
@@ -204,14 +204,13 @@ impl<'a> Ring<'a> {
         self.part.send_all(self.tl, &self.next, from, &first).await
     }
 
-    /// Receives a tile and combines it with `mine`.
-    async fn combined(&self, mine: &Tile) -> Result<Tile, KernelError> {
-        let received = self.receive(mine.shape().elements()).await?;
-        self.part.combine(self.tl, &received, mine).await
+    fn receive(&self, len: usize) -> impl Future<Output = Result<Tile, KernelError>> {
+        self.part.recv(self.tl, &self.previous, len)
     }
 
-    async fn receive(&self, len: usize) -> Result<Tile, KernelError> {
-        self.part.recv(self.tl, &self.previous, len).await
+    /// Combines a received tile with `mine`.
+    fn combine(&self, received: &Tile, mine: &Tile) -> Computing {
+        self.part.combine(self.tl, received, mine)
     }
 
     fn send(&self, tile: &Tile) {
@@ -225,8 +224,9 @@ impl<'a> Ring<'a> {
         chunk: &Range<usize>,
         mine: Tile,
     ) -> Result<(), KernelError> {
-        let current = self.combined(&mine).await?;
-        drop(mine);
+        let received = self.receive(chunk.len()).await?;
+        let current = self.combine(&received, &mine).await?;
+        drop((received, mine));
         if step + 2 < self.count {
             self.send(&current);
             return Ok(());
@@ -292,7 +292,9 @@ impl<'a> Ring<'a> {
                 {
                     self.begin(range, LoadFrom::Input, next).await?;
                 }
-                let mut current = self.combined(&mine).await?;
+                let received = self.receive(chunk.len()).await?;
+                let mut current = self.combine(&received, &mine).await?;
+                drop(received);
                 if step + 2 < self.count {
                     self.send(&current);
                     continue;
@@ -395,7 +397,9 @@ async fn reduce(ring: &Ring<'_>) -> Result<(), KernelError> {
     let chunks = part.chunks(&whole).map(|chunk| ((), chunk));
     let mut own = part.prefetch(tl, LoadFrom::Input, chunks);
     while let Some(((), chunk, mine)) = own.next().await? {
-        let current = ring.combined(&mine).await?;
+        let received = ring.receive(chunk.len()).await?;
+        let current = ring.combine(&received, &mine).await?;
+        drop(received);
         if part.rank == part.root {
             let whole = part.finish(tl, current).await?;
             part.store(tl, &chunk, &whole);
