@@ -35,8 +35,8 @@ class Context:
     ``machine`` and the keywords for changes are those of :func:`phalanx.machine`. ``data=False`` simulates times without
     numbers; ``strict=False`` lets unwritten memory read as NaN; ``record=True`` keeps a log of every operation;
     ``critical_path=False`` leaves the critical path out of the report, which takes less time and memory on large machines;
-    ``threads`` is the number of threads that compute numbers; ``ccl`` is the path of a ``ccl.yaml``, or its contents as a dict. Runs of more than half
-    a second show their progress on a terminal and in a notebook, unless ``progress=False``.
+    ``threads`` is the number of threads that compute numbers; ``ccl`` is the path of a ``ccl.yaml``, or its contents as a
+    dict. Runs of more than half a second show their progress on a terminal and in a notebook, unless ``progress=False``.
 
     >>> import phalanx
     >>> context = phalanx.Context("pair")
@@ -60,9 +60,15 @@ class Context:
     ) -> None:
         self.machine = read_machine(machine, **changes)
         shown = _progress.shower(progress)
-        self._core = _core.Context(
-            self.machine, data, strict, record, critical_path, threads, _read_ccl(ccl), list(algorithms.values()), shown
-        )
+        settings = {
+            "data": data,
+            "strict": strict,
+            "record": record,
+            "critical_path": critical_path,
+            "threads": threads,
+            "ccl": _read_ccl(ccl),
+        }
+        self._core = _core.Context(self.machine, settings, list(algorithms.values()), shown)
         self._ranks: list[_core.Rank] | None = None
         _open.add(self)
 

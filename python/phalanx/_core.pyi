@@ -49,12 +49,7 @@ class Context:
     def __new__(
         cls,
         machine: MachineSpec,
-        data: bool,
-        strict: bool,
-        record: bool,
-        critical_path: bool,
-        threads: int | None,
-        ccl: tuple[str, str] | None,
+        settings: dict[str, Any],
         algorithms: Sequence[Algorithm],
         progress: Callable[[int | None], None] | None,
     ) -> Context: ...

@@ -35,6 +35,34 @@ struct State {
     interrupt: Arc<Interrupt>,
 }
 
+/// The settings of a context, as Python gives them.
+#[derive(FromPyObject)]
+#[pyo3(from_item_all)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a choice of its own")]
+struct Settings {
+    data: bool,
+    strict: bool,
+    record: bool,
+    critical_path: bool,
+    /// That compute numbers: a pool that all contexts share, unless told.
+    threads: Option<usize>,
+    /// The name and the text of a `ccl.yaml`.
+    ccl: Option<(String, String)>,
+}
+
+impl Settings {
+    fn options(&self) -> Options {
+        let Self { data, strict, record, critical_path, .. } = *self;
+        let mut options = Options { data, strict, record, critical_path, ..Options::default() };
+        match self.threads {
+            Some(0 | 1) => {}
+            Some(threads) => options.evaluator = Arc::new(Pool::new(threads)),
+            None => options.evaluator = pool(),
+        }
+        options
+    }
+}
+
 /// The results of all ranks, or their failure.
 type SpawnResult = (Option<Vec<Py<PyAny>>>, Option<Py<PyDict>>);
 
@@ -48,25 +76,14 @@ fn pool() -> Arc<dyn Evaluator> {
 #[pymethods]
 impl Context {
     #[new]
-    #[expect(clippy::too_many_arguments, reason = "the settings of a context")]
     fn new(
         py: Python<'_>,
         machine: &MachineSpec,
-        data: bool,
-        strict: bool,
-        record: bool,
-        critical_path: bool,
-        threads: Option<usize>,
-        ccl: Option<(String, String)>,
+        settings: Settings,
         algorithms: Vec<Py<Algorithm>>,
         progress: Option<Py<PyAny>>,
     ) -> PyResult<Self> {
-        let mut options = Options { data, strict, record, critical_path, ..Options::default() };
-        match threads {
-            Some(0 | 1) => {}
-            Some(threads) => options.evaluator = Arc::new(Pool::new(threads)),
-            None => options.evaluator = pool(),
-        }
+        let mut options = settings.options();
         let interrupt = Arc::new(Interrupt::new(progress));
         let asked = interrupt.clone();
         options.interrupt = Some(Arc::new(move || asked.is_wanted()));
@@ -74,7 +91,7 @@ impl Context {
         for algorithm in &algorithms {
             context = context.with_algorithm(algorithm.get().in_python());
         }
-        if let Some((file, text)) = ccl {
+        if let Some((file, text)) = settings.ccl {
             let mut names = BuiltIn::names();
             names.extend(algorithms.iter().map(|algorithm| algorithm.get().name()));
             let config = CclConfig::parse(&file, &text, &names);
