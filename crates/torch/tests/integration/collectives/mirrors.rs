@@ -214,6 +214,8 @@ fn tri_1_symmetric_plans_on_a_pod_are_mirrored() {
         ("ring", Operation::ReduceScatter),
         ("ring", Operation::AllGather),
         ("hierarchical", Operation::AllReduce),
+        ("direct", Operation::AllReduce),
+        ("direct", Operation::ReduceScatter),
         ("direct", Operation::AllToAll),
         ("direct", Operation::AllGather),
         ("halving_doubling", Operation::AllReduce),
@@ -246,7 +248,7 @@ fn tri_1_ranks_that_differ_are_all_simulated() {
         (&pod, "ring", Operation::AllReduce, 1000),
         (&pod, "ring", Operation::Broadcast, 4096),
         (&pod, "tree", Operation::AllReduce, 4096),
-        (&pod, "direct", Operation::AllReduce, 4096),
+        (&pod, "direct", Operation::Reduce, 4096),
         (&torus, "ring", Operation::AllReduce, 4096),
     ];
     for (machine, name, operation, elements) in cases {
