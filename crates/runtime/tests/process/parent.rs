@@ -25,26 +25,33 @@ fn shared_memory() -> usize {
     names.filter(|entry| entry.file_name().to_string_lossy().contains("phalanx")).count()
 }
 
+/// Starts a parent that ends in this way, and waits until its children are gone.
+fn ends(end: &str, round: u64) {
+    let (mut parent, children) = start(end);
+    if end == "stay" {
+        // At another moment each time.
+        std::thread::sleep(std::time::Duration::from_millis(round));
+        signal(parent.id(), Signal::KILL);
+    }
+    let status = parent.wait().expect("it ends");
+    assert_eq!(status.success(), end == "exit" || end == "close", "{end}: {status}");
+    let begun = Instant::now();
+    eventually("all children are gone", || children.iter().all(|child| is_gone(*child)));
+    if round == 0 {
+        println!("{end}: all children gone after {:.1?}", begun.elapsed());
+    }
+}
+
 #[test]
 fn prc_6_children_leave_however_their_parent_ends() {
     let _turn = turn();
     let before = shared_memory();
     for round in 0..8 {
-        for end in ["stay", "exit", "panic", "close"] {
-            let (mut parent, children) = start(end);
-            if end == "stay" {
-                // At another moment each time.
-                std::thread::sleep(std::time::Duration::from_millis(round));
-                signal(parent.id(), Signal::KILL);
+        std::thread::scope(|scope| {
+            for end in ["stay", "exit", "panic", "close"] {
+                scope.spawn(move || ends(end, round));
             }
-            let status = parent.wait().expect("it ends");
-            assert_eq!(status.success(), end == "exit" || end == "close", "{end}: {status}");
-            let begun = Instant::now();
-            eventually("all children are gone", || children.iter().all(|child| is_gone(*child)));
-            if round == 0 {
-                println!("{end}: all children gone after {:.1?}", begun.elapsed());
-            }
-        }
+        });
     }
     assert_eq!(shared_memory(), before, "shared memory was left behind");
     println!("32 parents ended, 128 children left");
