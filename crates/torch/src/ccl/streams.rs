@@ -6,7 +6,7 @@
 use super::algorithm::Running;
 use super::part::{FITTED, Part, fitting};
 use super::prefetch::TILES;
-use phalanx_sim::ipcq::EdgeSpec;
+use phalanx_sim::ipcq::{BufferKind, EdgeSpec};
 use phalanx_sim::kernel::{KernelError, Tl};
 use phalanx_sim::{Bytes, Capacity};
 use std::future::poll_fn;
@@ -39,10 +39,22 @@ impl Part {
     #[must_use]
     pub fn stream(&self, tl: &Tl, stream: Stream, parts: &Range<usize>, count: usize) -> Self {
         let [in_input, in_output] = self.operation.segments(self.ranks, self.rank == self.root);
-        let mut part = self.clone();
+        let mut part = self.over(stream, queues(self.peers.edge, tl.scratch_capacity(), stream));
         part.input = self.input.strip(in_input, parts, count);
         part.output = self.output.strip(in_output, parts, count);
-        part.peers.edge = queues(self.peers.edge, tl.scratch_capacity(), stream);
+        part
+    }
+
+    /// This whole part as the only stream of its PE, with queues as large as the scratch memory allows.
+    #[must_use]
+    pub(super) fn only_stream(&self, tl: &Tl, stream: Stream) -> Self {
+        self.over(stream, filling(self.peers.edge, tl.scratch_capacity(), stream))
+    }
+
+    /// This part over the queues of a stream.
+    fn over(&self, stream: Stream, edge: EdgeSpec) -> Self {
+        let mut part = self.clone();
+        part.peers.edge = edge;
         part.peers.channel ^= (STREAMS | (stream.number() % STREAMS)) << FITTED;
         part
     }
@@ -78,6 +90,20 @@ fn queues(edge: EdgeSpec, scratch: Capacity, stream: Stream) -> EdgeSpec {
     with_room_for(stream.streams, fitting(edge, scratch, receivers.max(2)), scratch)
 }
 
+/// The queues of the only stream of a PE: they leave the scratch memory that its tiles need.
+fn filling(edge: EdgeSpec, scratch: Capacity, stream: Stream) -> EdgeSpec {
+    let Capacity::Limited(Bytes(whole)) = scratch else { return edge };
+    if edge.buffer_kind == BufferKind::Hbm {
+        return queues(edge, scratch, stream);
+    }
+    let (receivers, tiles) = (stream.receivers.max(1) as u64, TILES as u64);
+    // The size of a slot stays a multiple of every type's size.
+    let slot_size = edge.slot_size.min((whole / (receivers + tiles) / 16 * 16).max(16));
+    let slots = (whole - (slot_size * tiles).min(whole)) / receivers / slot_size;
+    let n_slots = u32::try_from(slots).unwrap_or(u32::MAX).clamp(1, edge.n_slots);
+    EdgeSpec { n_slots, slot_size, ..edge }
+}
+
 /// Queues with slots no larger than the tiles of so many streams in half of the scratch memory.
 pub(super) fn with_room_for(streams: usize, edge: EdgeSpec, scratch: Capacity) -> EdgeSpec {
     let Capacity::Limited(Bytes(scratch)) = scratch else { return edge };
@@ -102,4 +128,23 @@ pub async fn side_by_side(streams: Vec<Running<'_>>) -> Result<(), KernelError> 
         if is_over { Poll::Ready(Ok(())) } else { Poll::Pending }
     })
     .await
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_queues_of_the_only_stream_fill_the_scratch_memory_but_for_its_tiles() {
+        let scratch = Capacity::Limited(Bytes(2 << 20));
+        for (receivers, slot_size) in [(1, 16 << 10), (3, 1 << 20), (7, 48 << 10), (63, 48 << 10)] {
+            let stream = Stream { index: 0, streams: 1, receivers };
+            let edge = EdgeSpec { slot_size, ..EdgeSpec::default() };
+            let [most, usual] = [filling, queues].map(|fit| fit(edge, scratch, stream));
+            let slots = most.slot_size * u64::from(most.n_slots) * receivers as u64;
+            assert!(slots + most.slot_size * TILES as u64 <= 2 << 20, "{receivers}: {most}");
+            assert!(most.slot_size >= usual.slot_size, "{receivers}: {most}, {usual}");
+            assert!(most.slot_size <= edge.slot_size && most.n_slots <= edge.n_slots);
+        }
+    }
 }

@@ -307,7 +307,7 @@ impl ProcessGroup {
 const CONNECTIONS: u32 = 64;
 
 /// Most groups of a rank: their numbers are part of the numbers of channels.
-const MOST_GROUPS: u32 = 1 << 14;
+pub(crate) const MOST_GROUPS: u32 = 1 << 14;
 
 /// Makes the group of all ranks. Every rank calls this before any communication.
 pub fn init_process_group(cx: &Rank) -> Result<ProcessGroup, Error> {

@@ -9,7 +9,7 @@ mod any;
 pub use any::{P2pOp, batch_isend_irecv, irecv_any, recv_any};
 
 use super::check;
-use super::group::{Direction, EdgeKey, ProcessGroup, resolve};
+use super::group::{Direction, EdgeKey, MOST_GROUPS, ProcessGroup, resolve};
 use super::work::Work;
 use crate::ccl::algorithm::Operation;
 use crate::ccl::lanes::whole;
@@ -76,8 +76,11 @@ pub fn irecv(
 /// Number of tags.
 const TAGS: u32 = 1024;
 
-/// The bit that tells channels of messages from channels of collectives.
+/// The bit that tells channels of messages from channels of collectives. Other channels with this bit have one beyond [`NUMBERS`] too.
 const MESSAGES: u32 = 1 << 29;
+
+/// The numbers of messages: one for each tag of each group.
+const NUMBERS: u32 = MOST_GROUPS * TAGS;
 
 /// One side of a message, as a rank asks for it.
 struct Message<'a> {
@@ -207,7 +210,7 @@ impl Message<'_> {
 
 /// The error of an unreceived message, if `edge` is for messages.
 pub(crate) fn unreceived(edge: &EdgeName) -> Option<Error> {
-    let number = edge.channel.checked_sub(MESSAGES).filter(|number| *number < MESSAGES)?;
+    let number = edge.channel.checked_sub(MESSAGES).filter(|number| *number < NUMBERS)?;
     Some(Error::Unreceived {
         from: edge.from.sip as usize,
         to: edge.to.sip as usize,

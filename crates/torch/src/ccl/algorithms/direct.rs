@@ -97,8 +97,14 @@ pub(super) async fn all_to_all(part: Part, tl: Tl) -> Result<(), KernelError> {
 /// Exchanges blocks of one size; sends, copies and receives at the same time.
 async fn exchange(part: Part, tl: Tl) -> Result<(), KernelError> {
     let stream = Stream { index: 0, streams: 1, receivers: part.ranks - 1 };
-    let part = part.stream(&tl, stream, &(0..1), 1);
-    let mesh = Mesh::open(&part, &tl)?;
+    // A DMA that serves one request after the other takes its latency for each message: larger slots need fewer.
+    let is_serial = tl.machine().dma.outstanding == 1;
+    let part = if is_serial {
+        part.only_stream(&tl, stream)
+    } else {
+        part.stream(&tl, stream, &(0..1), 1)
+    };
+    let mesh = Mesh::open_for(&part, &tl, 1)?;
     let sent = |rank| part.segment(part.input.len, rank);
     let got = |rank| part.segment(part.output.len, rank);
     let own = (sent(part.rank), got(part.rank));
@@ -121,11 +127,17 @@ struct Mesh<'a> {
 impl<'a> Mesh<'a> {
     /// Opens all queues that the operation needs.
     fn open(part: &'a Part, tl: &'a Tl) -> Result<Self, KernelError> {
+        let spreads = matches!(part.operation, Operation::Broadcast | Operation::Scatter);
+        Self::open_for(part, tl, if spreads { 1 } else { part.ranks - 1 })
+    }
+
+    /// As [`Self::open`], with so many receivers: those of a stream count as one.
+    fn open_for(part: &'a Part, tl: &'a Tl, receivers: usize) -> Result<Self, KernelError> {
         let root = |rank: usize| rank == part.root;
-        let (sends, receivers): (&dyn Fn(usize, usize) -> bool, usize) = match part.operation {
-            Operation::Broadcast | Operation::Scatter => (&|from, _| root(from), 1),
-            Operation::Reduce | Operation::Gather => (&|_, to| root(to), part.ranks - 1),
-            _ => (&|_, _| true, part.ranks - 1),
+        let sends = |from: usize, to: usize| match part.operation {
+            Operation::Broadcast | Operation::Scatter => root(from),
+            Operation::Reduce | Operation::Gather => root(to),
+            _ => true,
         };
         let mut mesh = Self { part, tl, to: Vec::new(), from: Vec::new() };
         for rank in 0..part.ranks {

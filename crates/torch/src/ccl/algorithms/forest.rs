@@ -54,21 +54,22 @@ impl Tree {
 /// Runs one rank's part of an operation over all trees.
 pub(super) async fn run(part: &Part, tl: &Tl, trees: Vec<Tree>) -> Result<(), KernelError> {
     let receivers = trees.iter().map(Tree::receivers).sum();
-    run_with(part, tl, trees, receivers).await
+    let streams = trees.len();
+    let part_of = |index| {
+        let stream = Stream { index, streams, receivers };
+        part.stream(tl, stream, &(index..index + 1), streams)
+    };
+    run_on((0..streams).map(part_of), tl, trees).await
 }
 
-/// As [`run`], with so many queues that a rank receives from.
-pub(super) async fn run_with(
-    part: &Part,
+/// As [`run`], each tree with its part, over the queues of that.
+pub(super) async fn run_on(
+    parts: impl Iterator<Item = Part>,
     tl: &Tl,
     trees: Vec<Tree>,
-    receivers: usize,
 ) -> Result<(), KernelError> {
-    let streams = trees.len();
     let mut running = Vec::new();
-    for (index, tree) in trees.into_iter().enumerate() {
-        let stream = Stream { index, streams, receivers };
-        let part = part.stream(tl, stream, &(index..index + 1), streams);
+    for (part, tree) in parts.zip(trees) {
         let node = Rc::new(Node::open(part, tl.clone(), tree)?);
         running.extend(node.streams());
     }

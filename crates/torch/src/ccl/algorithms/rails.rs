@@ -6,7 +6,8 @@
 //! Reductions and gathers go the same ways back; `forest.rs` says in which order a tree combines.
 
 use super::super::algorithm::Operation;
-use super::super::part::Part;
+use super::super::part::{FITTED, Part};
+use super::super::streams::Stream;
 use super::forest::{self, Tree};
 use phalanx_sim::MachineSpec;
 use phalanx_sim::kernel::{KernelError, Tl};
@@ -18,24 +19,77 @@ pub(super) async fn run(part: &Part, tl: &Tl, each: usize) -> Result<(), KernelE
     // A rank receives from the one above it, or from the next of its group and the next of its rail.
     let spreads = matches!(part.operation, Operation::Broadcast | Operation::Scatter);
     let receivers = trees.len() * if spreads { 1 } else { 2 };
-    let mut part = part.clone();
-    part.peers.edge.n_slots = part.peers.edge.n_slots.max(slots(&part, tl.machine()));
-    part.peers.channel ^= RAILS;
-    forest::run_with(&part, tl, trees, receivers).await
+    let way = Way::of(tl.machine(), part.ranks / each);
+    let pes = part.lanes * trees.len() / each;
+    let (mut part, streams) = (part.clone(), trees.len());
+    let own = way.message(pes).filter(|own| *own < part.peers.edge.slot_size && streams == 1);
+    part.peers.edge.slot_size = own.unwrap_or(part.peers.edge.slot_size);
+    let sharing = if own.is_some() { pes } else { 1 };
+    let slots = way.slots(sharing, part.peers.edge.slot_size);
+    part.peers.edge.n_slots = part.peers.edge.n_slots.max(slots);
+    part.peers.channel ^= channel(sharing);
+    // A rank passes on what the ranks behind it gather, one after the other: many slots let them go on meanwhile.
+    let fills = own.is_some() || (part.operation == Operation::Gather && streams == 1);
+    let part_of = |index| {
+        let stream = Stream { index, streams, receivers };
+        if fills {
+            return part.only_stream(tl, stream);
+        }
+        part.stream(tl, stream, &(index..index + 1), streams)
+    };
+    forest::run_on((0..streams).map(part_of), tl, trees).await
 }
 
-/// The bit that tells the channel numbers of rails, whose queues have slots of their own number.
-const RAILS: u32 = 1 << 19;
+/// The bit that tells the channel numbers of rails, whose queues have slots of their own number. Rails are streams: the bit of streams tells
+/// them from messages, which have this bit too.
+const RAILS: u32 = 1 << 29;
 
-/// The slots that keep a NIC busy while a credit comes home, whatever the number of PEs, so that equal channels have equal queues.
-fn slots(part: &Part, machine: &MachineSpec) -> u32 {
-    let (link, pcie) = (machine.link_of(1), machine.levels[0].pcie);
-    let once = link.latency.as_ps() + 2 * pcie.map_or(0, |pcie| pcie.latency.as_ps());
-    let bandwidth = link.bandwidth.as_per_second().unwrap_or(0);
-    let bytes = u128::from(bandwidth) * 2 * u128::from(once) / 1_000_000_000_000;
-    let own = bytes / u128::from(part.peers.edge.slot_size.max(1));
-    // One is being filled, and one emptied.
-    u32::try_from(own).unwrap_or(u32::MAX).saturating_add(2)
+/// The bits of a channel number that say how many PEs share a rail, beside those of one stream.
+const SHARING: u32 = FITTED + 2;
+
+/// The most PEs of a rail that the bits hold.
+const MOST_SHARING: usize = (1 << 6) - 1;
+
+/// The channel of queues for rails that so many PEs share.
+fn channel(sharing: usize) -> u32 {
+    let sharing = if sharing > 1 { sharing.min(MOST_SHARING) } else { 0 };
+    RAILS | u32::try_from(sharing).unwrap_or(0) << SHARING
+}
+
+/// The smallest message that a rail is cut into, in bytes.
+const LEAST: u64 = 4 << 10;
+
+/// The way of a rail from group to group.
+struct Way {
+    /// Bytes that a NIC sends in the time that a message takes to the next group.
+    under_way: u64,
+    /// The NICs that a message passes, one after the other.
+    hops: u64,
+}
+
+impl Way {
+    fn of(machine: &MachineSpec, groups: usize) -> Self {
+        let (link, pcie) = (machine.link_of(1), machine.levels[0].pcie);
+        let once = link.latency.as_ps() + 2 * pcie.map_or(0, |pcie| pcie.latency.as_ps());
+        let bandwidth = link.bandwidth.as_per_second().unwrap_or(0);
+        let bytes = u128::from(bandwidth) * u128::from(once) / 1_000_000_000_000;
+        let under_way = u64::try_from(bytes).unwrap_or(u64::MAX);
+        Self { under_way, hops: groups.saturating_sub(1) as u64 }
+    }
+
+    /// The bytes of a message such that those of all PEs of a rail, at every NIC on the way, take no longer than one hop: the first message
+    /// waits for them at each NIC. `None` if it waits at one NIC alone.
+    fn message(&self, pes: usize) -> Option<u64> {
+        let waits = self.hops.saturating_mul(pes.max(1) as u64);
+        (self.hops > 1).then(|| (self.under_way / waits / 16 * 16).max(LEAST))
+    }
+
+    /// The slots that keep a NIC busy while a credit comes home, if so many PEs share it.
+    fn slots(&self, sharing: usize, slot_size: u64) -> u32 {
+        let own = self.under_way.saturating_mul(2) / (sharing.max(1) as u64) / slot_size.max(1);
+        // One is being filled, and one emptied.
+        u32::try_from(own).unwrap_or(u32::MAX).saturating_add(2)
+    }
 }
 
 /// The rails of a PE: with many PEs one, with few several, so that all rails have the same number of PEs.
@@ -76,6 +130,31 @@ fn parent(rank: usize, rail: usize, each: usize, root: usize, ranks: usize) -> O
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::distributed::unreceived;
+    use phalanx_sim::ipcq::EdgeName;
+    use phalanx_sim::topology::PeId;
+
+    #[test]
+    fn the_channels_of_rails_are_those_of_no_group_and_of_no_message() {
+        let pe = PeId::first(0);
+        for (sharing, stream) in (1..=MOST_SHARING).flat_map(|one| [(one, 1), (one, 2)]) {
+            let own = channel(sharing);
+            assert_eq!(own & ((1 << FITTED) - 1), 0, "the bits of groups and settings");
+            assert!(own >> FITTED & 3 == 0 && own & 1 << 28 == 0, "the bits of streams");
+            let channel = own ^ (1 << 8 | stream) << FITTED;
+            assert!(unreceived(&EdgeName { from: pe, to: pe, channel }).is_none());
+        }
+    }
+
+    #[test]
+    fn messages_are_short_where_many_nics_follow_each_other() {
+        let message =
+            |name: &str, groups| Way::of(&MachineSpec::preset(name).unwrap(), groups).message(4);
+        assert_eq!(message("b200-roce-16", 2), None);
+        // 300 KB are under way to the next of eight nodes.
+        assert_eq!(message("h100-pod-64", 8), Some(300_000 / 28 / 16 * 16));
+        assert_eq!(message("h100-pod-64", 1 << 20), Some(LEAST));
+    }
 
     #[test]
     fn each_rail_carries_its_part_between_groups_and_reaches_every_rank() {

@@ -16,8 +16,8 @@ use std::pin::Pin;
 use std::rc::Rc;
 use std::task::Poll;
 
-/// The bit that tells channels of monitored barriers from others.
-const MONITORED: u32 = 1 << 29;
+/// The bits that tell channels of monitored barriers from others: messages have only the first.
+const MONITORED: u32 = 1 << 29 | 1 << 25;
 
 /// Waits until every rank of the group has called this. If a rank has not come within `timeout` of simulated time, the first
 /// rank of the group fails with [`Error::Missing`], which names the missing ranks, and so do those that wait for it.

@@ -62,16 +62,16 @@ fn lnk_1_a_torus_reaches_90_percent() {
 fn lnk_1_a_switch_reaches_90_percent() {
     let operations = [Operation::AllReduce, Operation::ReduceScatter, Operation::AllGather];
     check("pod-64", &operations, &["ring:32", "direct:32"]);
-    check("pod-64", &[Operation::Scatter], &["direct:32"]);
+    check("pod-64", &[Operation::Scatter, Operation::AllToAll], &["direct:32"]);
 }
 
 #[test]
 fn lnk_1_rails_reach_90_percent() {
-    let operations = [Operation::Broadcast, Operation::Scatter];
+    let operations = [Operation::Broadcast, Operation::Scatter, Operation::Gather];
     check("a100-ib-16", &operations, &["two_level:32"]);
     let operations = [Operation::Scatter, Operation::Gather];
     check("b200-roce-16", &operations, &["two_level:32"]);
-    check("h100-pod-64", &operations, &["two_level:64"]);
+    check("h100-pod-64", &operations, &["two_level:32"]);
 }
 
 #[test]

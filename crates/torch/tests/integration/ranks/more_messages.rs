@@ -142,6 +142,23 @@ fn a_monitored_barrier_holds_everybody_until_the_last() {
 }
 
 #[test]
+fn a_message_on_its_way_is_none_of_a_monitored_barrier() {
+    let results = spawn(&mut quad(), 2, |rank, cx| async move {
+        dist::init_process_group(&cx)?;
+        let x = cx.full([100], f64::from(number(rank)), DType::F32)?;
+        if rank == 1 {
+            dist::isend(&cx, &x, 0, 0, None)?.wait().await?;
+        }
+        dist::monitored_barrier(&cx, Time::us(50), None).await?;
+        if rank == 0 {
+            dist::recv(&cx, &x, 1, 0, None).await?;
+        }
+        Ok(x.to_vec().await?[99])
+    });
+    assert_eq!(results.unwrap(), [1.0, 1.0]);
+}
+
+#[test]
 fn a_monitored_barrier_names_the_ranks_that_do_not_come_in_time() {
     let error = barrier([Some(0), Some(300), Some(1), Some(300)]).unwrap_err();
     let missing =
