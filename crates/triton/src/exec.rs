@@ -12,6 +12,7 @@
 mod access;
 mod native;
 mod places;
+mod ready;
 mod shapes;
 mod tiles;
 mod values;
@@ -21,6 +22,7 @@ pub(crate) use values::{Descriptor, Val};
 
 use crate::program::{Instruction, NONE, Op, Program, Reg, RegType};
 use phalanx_sim::kernel::{KernelError, Lines, Tl};
+use ready::AtOnce;
 use std::collections::VecDeque;
 use std::rc::Rc;
 use values::Data;
@@ -78,9 +80,13 @@ pub(crate) async fn run(call: Rc<Call>, tl: Tl) -> Result<(), KernelError> {
             Ok(Next::Follows) => {}
             Ok(Next::At(place)) => at = place,
             Ok(Next::End) => break,
-            Ok(Next::Tiles) => match run.on_tiles(instruction).await {
-                Ok(None) => {}
-                Ok(Some(place)) => at = place,
+            Ok(Next::Tiles) => match run.at_once(instruction) {
+                Ok(AtOnce::Done) => {}
+                Ok(waits) => match run.later(instruction, waits).await {
+                    Ok(None) => {}
+                    Ok(Some(place)) => at = place,
+                    Err(error) => return Err(run.located(&error, instruction)),
+                },
                 Err(error) => return Err(run.located(&error, instruction)),
             },
             Err(error) => return Err(run.located(&error, instruction)),
@@ -114,6 +120,24 @@ impl Run {
             if instruction.dies >> number & 1 == 1 {
                 self.registers[*reg as usize] = Val::None;
             }
+        }
+    }
+
+    /// Performs an instruction that could not be issued at once; returns where the program goes on if that is not the next instruction.
+    async fn later(
+        &mut self,
+        instruction: &Instruction,
+        mut tried: AtOnce,
+    ) -> Result<Option<usize>, KernelError> {
+        loop {
+            match tried {
+                AtOnce::Done => return Ok(None),
+                AtOnce::Waits(slot) => {
+                    slot.wait().await?;
+                }
+                AtOnce::No => return self.on_tiles(instruction).await,
+            }
+            tried = self.at_once(instruction)?;
         }
     }
 

@@ -48,10 +48,18 @@ impl Index {
     /// Returns the number that all elements are, if they are known to be equal.
     pub(crate) fn as_splat(&self) -> Option<i64> {
         match self {
-            Self::Affine(base, strides) if *strides == [0; AXES] => Some(*base),
+            Self::Affine(..) => self.as_equal(),
             Self::Box(low, high) if low.iter().zip(high).any(|(low, high)| low >= high) => Some(0),
             _ => None,
         }
+    }
+
+    /// Returns the number of an affine tensor of equal numbers.
+    #[inline]
+    pub(crate) fn as_equal(&self) -> Option<i64> {
+        let Self::Affine(base, strides) = self else { return None };
+        let moves = strides.iter().fold(0, |all, stride| all | stride);
+        (moves == 0).then_some(*base)
     }
 
     /// Returns the smallest and the largest number.

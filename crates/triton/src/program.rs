@@ -16,6 +16,8 @@ pub(crate) const NONE: Reg = u32::MAX;
 #[derive(Clone, Debug)]
 pub(crate) struct RegType {
     pub(crate) extent: Extent,
+    /// The extent of one element that stands for all.
+    pub(crate) ones: Extent,
     pub(crate) element: Element,
     /// True for one number, false for a tensor.
     pub(crate) is_one: bool,
@@ -24,7 +26,8 @@ pub(crate) struct RegType {
 impl RegType {
     pub(crate) fn of(kind: &Type) -> Self {
         let is_one = matches!(kind, Type::One(_));
-        Self { extent: kind.extent().into(), element: kind.element(), is_one }
+        let (extent, ones) = (kind.extent().into(), vec![1; kind.extent().len()].into());
+        Self { extent, ones, element: kind.element(), is_one }
     }
 
     /// Returns the type of the numbers; of addresses that of an integer of 64 bits.

@@ -30,8 +30,8 @@ fn by_bounds(
     extent: &[usize],
 ) -> Option<Index> {
     let (Index::Affine(a, x), Index::Affine(b, y)) = (left, right) else { return None };
-    let is_below_zero = left.bounds(extent).0 < 0 || right.bounds(extent).0 < 0;
-    if comparison.is_unsigned && is_below_zero {
+    let is_below_zero = || left.bounds(extent).0 < 0 || right.bounds(extent).0 < 0;
+    if comparison.is_unsigned && is_below_zero() {
         return None;
     }
     // The comparison of the difference with zero.

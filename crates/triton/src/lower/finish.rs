@@ -1,7 +1,9 @@
 //! The last steps: instructions that nobody needs go, jumps get their places, and last uses are found.
 
 use super::Lower;
-use crate::program::{Instruction, NONE, Op, Parameter, Program, Reg};
+use crate::program::{Instruction, NONE, Op, Parameter, Program, Reg, RegType};
+use crate::types::Extent;
+use std::collections::BTreeSet;
 
 impl Lower<'_> {
     pub(super) fn finish(mut self, name: String, mut parameters: Vec<Parameter>) -> Program {
@@ -13,6 +15,7 @@ impl Lower<'_> {
             parameter.is_written = is_written;
         }
         let code = self.flatten();
+        share_extents(&mut self.types);
         Program {
             name,
             parameters,
@@ -190,6 +193,22 @@ impl Lower<'_> {
             }
         }
         code
+    }
+}
+
+/// Lets equal extents be one, so that most comparisons end where they begin.
+fn share_extents(types: &mut [RegType]) {
+    let mut known: BTreeSet<Extent> = BTreeSet::new();
+    let mut shared = |extent: Extent| match known.get(&extent) {
+        Some(known) => known.clone(),
+        None => {
+            known.insert(extent.clone());
+            extent
+        }
+    };
+    for kind in types {
+        kind.ones = shared(vec![1; kind.extent.len()].into());
+        kind.extent = shared(kind.extent.clone());
     }
 }
 
