@@ -34,7 +34,8 @@ pub(crate) struct Call {
     pub(crate) arguments: Vec<Val>,
     pub(crate) space: Space,
     pub(crate) num_stages: usize,
-    pub(crate) lines: Rc<Lines>,
+    /// The source lines, if the report tells of them.
+    pub(crate) lines: Option<Rc<Lines>>,
     /// The most rounds of loops of one program.
     pub(crate) limit: u64,
 }
@@ -70,7 +71,9 @@ pub(crate) async fn run(call: Rc<Call>, tl: Tl) -> Result<(), KernelError> {
         registers[parameter.reg as usize] = value.clone();
     }
     let queues = (0..program.queues).map(|_| VecDeque::new()).collect();
-    tl.follow(&call.lines);
+    if let Some(lines) = &call.lines {
+        tl.follow(lines);
+    }
     let mut run = Run { call, tl, registers, queues, rounds: 0 };
     let mut at = 0;
     while let Some(instruction) = program.code.get(at) {
@@ -162,16 +165,16 @@ impl Run {
     }
 
     /// Counts a round of a loop (TEX-3), and looks for an interrupt (TEX-5).
-    fn count_round(&mut self) -> Result<(), KernelError> {
+    fn count_round(&mut self) -> Result<(), Box<KernelError>> {
         self.rounds += 1;
         if self.rounds > self.call.limit {
-            return Err(KernelError::Other(format!(
+            return Err(Box::new(KernelError::Other(format!(
                 "more than {} rounds of loops: the limit (`step_limit`) of one program",
                 self.call.limit
-            )));
+            ))));
         }
         if self.rounds.is_multiple_of(ROUNDS) {
-            self.tl.check_interrupt()?;
+            self.tl.check_interrupt().map_err(Box::new)?;
         }
         Ok(())
     }

@@ -5,7 +5,7 @@ use super::{Next, Run, Val};
 use crate::function::apply;
 use crate::index::{self, Index, as_int};
 use crate::number::{Arith, float, round, unsigned, whole, wrap};
-use crate::program::{Constant, Conversion, Instruction, Op};
+use crate::program::{Constant, Conversion, Instruction, NONE, Op, Reg};
 use crate::types::{Element, Extent, Scalar};
 use phalanx_sim::kernel::KernelError;
 use std::rc::Rc;
@@ -18,7 +18,7 @@ enum Known {
 
 impl Run {
     /// Performs an instruction if no tile is needed for it.
-    pub(super) fn native(&mut self, instruction: &Instruction) -> Result<Next, KernelError> {
+    pub(super) fn native(&mut self, instruction: &Instruction) -> Result<Next, Box<KernelError>> {
         let to = instruction.to;
         match &instruction.op {
             Op::Jump(place) => return Ok(Next::At(*place)),
@@ -26,17 +26,41 @@ impl Run {
                 let Val::Whole(condition) = self.look(instruction, 0) else {
                     return Ok(Next::Tiles);
                 };
-                let place = if *condition == 0 { *otherwise } else { *then };
-                self.release(instruction);
-                return Ok(Next::At(place));
+                return Ok(Next::At(if *condition == 0 { *otherwise } else { *then }));
             }
-            Op::Round => self.count_round()?,
-            Op::Return => return Ok(Next::End),
-            Op::Drop => instruction.args.iter().for_each(|reg| self.set(*reg, Val::None)),
             Op::Move => {
                 let value = self.operand(instruction, 0);
                 self.set(to, value);
             }
+            Op::HasRoom { queue, stages } => {
+                let most = stages.unwrap_or(self.call.num_stages).max(1);
+                let has_room = self.queues[*queue].len() < most;
+                self.set(to, Val::Whole(has_room.into()));
+            }
+            Op::Pop(queue) => {
+                let Some(data) = self.queues[*queue].pop_front() else {
+                    let text = "a load that was not issued ahead".to_owned();
+                    return Err(Box::new(KernelError::Other(text)));
+                };
+                self.set(to, Val::Data(data));
+            }
+            Op::Round => self.count_round()?,
+            Op::Drop => instruction.args.iter().for_each(|reg| self.set(*reg, Val::None)),
+            Op::Load { .. } | Op::Ahead { .. } | Op::Store { .. } | Op::Dot => {
+                return Ok(Next::Tiles);
+            }
+            _ if self.with_numbers(instruction) || self.shifted(instruction) => {}
+            _ => return self.rarely(instruction),
+        }
+        Ok(Next::Follows)
+    }
+
+    /// Performs instructions that loops seldom have, or that make tensors.
+    #[inline(never)]
+    fn rarely(&mut self, instruction: &Instruction) -> Result<Next, Box<KernelError>> {
+        let to = instruction.to;
+        match &instruction.op {
+            Op::Return => return Ok(Next::End),
             Op::Constant(constant) => {
                 let value = self.constant(instruction, constant);
                 self.set(to, value);
@@ -50,24 +74,87 @@ impl Run {
                 self.set(to, Val::Whole(number));
             }
             Op::Range(start) => self.set(to, Val::index(Index::range(*start))),
-            Op::HasRoom { queue, stages } => {
-                let most = stages.unwrap_or(self.call.num_stages).max(1);
-                let has_room = self.queues[*queue].len() < most;
-                self.set(to, Val::Whole(has_room.into()));
-            }
-            Op::Pop(queue) => {
-                let Some(data) = self.queues[*queue].pop_front() else {
-                    return Err(KernelError::Other("a load that was not issued ahead".to_owned()));
-                };
-                self.set(to, Val::Data(data));
-            }
             _ => return self.known(instruction),
         }
         Ok(Next::Follows)
     }
 
+    /// Performs an operation whose operands and result are one number each, of all elements or alone; false if it is another one. Numbers
+    /// hold nothing, so that operands need not be released.
+    #[inline]
+    fn with_numbers(&mut self, instruction: &Instruction) -> bool {
+        if instruction.to == NONE {
+            return false;
+        }
+        let value = match &instruction.op {
+            Op::Arith(arith) => match (self.look(instruction, 0), self.look(instruction, 1)) {
+                (Val::Whole(a), Val::Whole(b)) => {
+                    Val::Whole(whole(*arith, *a, *b, self.kind(instruction.to).bits()))
+                }
+                (Val::Equal(a), Val::Equal(b)) => {
+                    Val::Equal(whole(*arith, *a, *b, self.kind(instruction.to).bits()))
+                }
+                _ => return false,
+            },
+            Op::Compare(comparison) => {
+                let bits = self.kind(instruction.args[0]).bits();
+                match (self.look(instruction, 0), self.look(instruction, 1)) {
+                    (Val::Whole(a), Val::Whole(b)) => {
+                        Val::Whole(comparison.of_whole(*a, *b, bits).into())
+                    }
+                    (Val::Equal(a), Val::Equal(b)) => {
+                        Val::Equal(comparison.of_whole(*a, *b, bits).into())
+                    }
+                    _ => return false,
+                }
+            }
+            Op::Splat => match self.look(instruction, 0) {
+                Val::Whole(number) => Val::Equal(*number),
+                _ => return false,
+            },
+            Op::Broadcast => match self.look(instruction, 0) {
+                Val::Equal(number) => Val::Equal(*number),
+                _ => return false,
+            },
+            Op::AddPointer => match (self.look(instruction, 0), self.look(instruction, 1)) {
+                (Val::Whole(base), Val::Whole(offset)) => {
+                    let size = self.element_size(instruction.to);
+                    Val::Whole(base.wrapping_add(offset.wrapping_mul(size)))
+                }
+                _ => return false,
+            },
+            _ => return false,
+        };
+        self.set(instruction.to, value);
+        true
+    }
+
+    /// Returns the bytes of what a pointer points to.
+    fn element_size(&self, pointer: Reg) -> i64 {
+        i64::try_from(self.kind(pointer).pointee().bytes()).unwrap_or(1)
+    }
+
+    /// Adds one number to all addresses of a tensor that nobody else needs, where they are; false if it is another operation.
+    #[inline]
+    fn shifted(&mut self, instruction: &Instruction) -> bool {
+        let is_last = instruction.dies & 1 == 1 && instruction.to != NONE;
+        if !is_last || !matches!(instruction.op, Op::AddPointer) {
+            return false;
+        }
+        let Val::Equal(offset) = self.look(instruction, 1) else { return false };
+        let by = offset.wrapping_mul(self.element_size(instruction.to));
+        let register = &mut self.registers[instruction.args[0] as usize];
+        let Val::Index(index) = register else { return false };
+        let Some(Index::Affine(base, _)) = Rc::get_mut(index) else { return false };
+        let Some(sum) = base.checked_add(by) else { return false };
+        *base = sum;
+        let value = std::mem::take(register);
+        self.set(instruction.to, value);
+        true
+    }
+
     fn constant(&self, instruction: &Instruction, constant: &Constant) -> Val {
-        if instruction.to == crate::program::NONE {
+        if instruction.to == NONE {
             return Val::None;
         }
         match constant {
@@ -79,7 +166,7 @@ impl Run {
     }
 
     /// Performs an operation whose operands are all known.
-    fn known(&mut self, instruction: &Instruction) -> Result<Next, KernelError> {
+    fn known(&mut self, instruction: &Instruction) -> Result<Next, Box<KernelError>> {
         let has_tile = instruction
             .args
             .iter()
@@ -90,7 +177,7 @@ impl Run {
             Op::Splat => self.kind(instruction.args[0]).scalar().is_float(),
             _ => false,
         };
-        if instruction.to == crate::program::NONE || has_tile && !is_view {
+        if instruction.to == NONE || has_tile && !is_view {
             return Ok(Next::Tiles);
         }
         let result = match &instruction.op {
@@ -164,9 +251,6 @@ impl Run {
                 Op::Splat | Op::Broadcast | Op::Reshape | Op::Expand(_) | Op::Transpose(_),
                 Val::Float(x),
             ) => Val::Float(*x),
-            (Op::Splat, Val::Whole(number)) | (Op::Broadcast, Val::Equal(number)) => {
-                Val::Equal(*number)
-            }
             (Op::Splat, Val::Data(data)) => Val::Data(data.with_shape(to.ones.clone())),
             // The tile keeps its dimensions of 1.
             (Op::Broadcast, Val::Data(data)) => Val::Data(data.clone()),
@@ -188,8 +272,6 @@ impl Run {
     fn arith(&self, instruction: &Instruction, arith: Arith) -> Option<Known> {
         let kind = self.kind(instruction.to);
         let value = match (self.look(instruction, 0), self.look(instruction, 1)) {
-            (Val::Whole(a), Val::Whole(b)) => Val::Whole(whole(arith, *a, *b, kind.bits())),
-            (Val::Equal(a), Val::Equal(b)) => Val::Equal(whole(arith, *a, *b, kind.bits())),
             (Val::Float(a), Val::Float(b)) => Val::Float(float(arith, *a, *b, kind.scalar())),
             (a, b) => {
                 let (a, b) = (a.as_index()?, b.as_index()?);
@@ -206,12 +288,6 @@ impl Run {
     ) -> Option<Known> {
         let kind = self.kind(instruction.args[0]);
         let value = match (self.look(instruction, 0), self.look(instruction, 1)) {
-            (Val::Whole(a), Val::Whole(b)) => {
-                Val::Whole(comparison.of_whole(*a, *b, kind.bits()).into())
-            }
-            (Val::Equal(a), Val::Equal(b)) => {
-                Val::Equal(comparison.of_whole(*a, *b, kind.bits()).into())
-            }
             (Val::Float(a), Val::Float(b)) => {
                 let holds = i64::from(comparison.of_float(*a, *b));
                 if kind.is_one { Val::Whole(holds) } else { Val::Equal(holds) }
@@ -277,25 +353,18 @@ impl Run {
     }
 
     fn add_pointer(&self, instruction: &Instruction) -> Option<Known> {
-        let size = i64::try_from(self.kind(instruction.to).pointee().bytes()).unwrap_or(1);
-        match (self.look(instruction, 0), self.look(instruction, 1)) {
-            (Val::Whole(base), Val::Whole(offset)) => {
-                let address = base.wrapping_add(offset.wrapping_mul(size));
-                Some(Known::Value(Val::Whole(address)))
+        let size = self.element_size(instruction.to);
+        let (base, offset) = (self.look(instruction, 0), self.look(instruction, 1));
+        let extent = &self.kind(instruction.to).extent;
+        let bytes = match offset {
+            Val::Equal(offset) => Index::splat(offset.wrapping_mul(size)),
+            offset => {
+                let (offset, size) = (offset.as_index()?, Index::splat(size));
+                index::arith(Arith::Mul, &offset, &size, extent, 64)
             }
-            (base, offset) => {
-                let extent = &self.kind(instruction.to).extent;
-                let bytes = match offset {
-                    Val::Equal(offset) => Index::splat(offset.wrapping_mul(size)),
-                    offset => {
-                        let (offset, size) = (offset.as_index()?, Index::splat(size));
-                        index::arith(Arith::Mul, &offset, &size, extent, 64)
-                    }
-                };
-                let base = base.as_index()?;
-                Some(Known::Index(index::arith(Arith::Add, &base, &bytes, extent, 64)))
-            }
-        }
+        };
+        let base = base.as_index()?;
+        Some(Known::Index(index::arith(Arith::Add, &base, &bytes, extent, 64)))
     }
 
     /// The same bits as another type; integers and addresses stay what they are.

@@ -50,13 +50,13 @@ impl Run {
                 Ok(AtOnce::Done)
             }
             Op::Store { has_mask } => self.store_at_once(instruction, *has_mask),
-            Op::Dot => Ok(self.dot_at_once(instruction)),
+            Op::Dot => self.dot_at_once(instruction),
             Op::Reduce { axis, combine } => {
                 let Some(how) = plain_reduction(combine) else { return Ok(AtOnce::No) };
                 if !self.is_whole(instruction, 0) {
                     return Ok(AtOnce::No);
                 }
-                if let Some(slot) = self.unready(instruction, 1) {
+                if let Some(slot) = self.unready(instruction, 1)? {
                     return Ok(AtOnce::Waits(slot));
                 }
                 let source = self.ready_operand(instruction, 0)?;
@@ -78,12 +78,20 @@ impl Run {
         }
     }
 
-    /// Returns the first tile among `count` operands that nobody has waited for.
-    fn unready(&self, instruction: &Instruction, count: usize) -> Option<Rc<Slot>> {
-        (0..count).find_map(|number| match self.look(instruction, number) {
-            Val::Data(data) if data.slot.ready().is_none() => Some(data.slot.clone()),
-            _ => None,
-        })
+    /// Returns the first tile among `count` operands that is not there yet.
+    fn unready(
+        &self,
+        instruction: &Instruction,
+        count: usize,
+    ) -> Result<Option<Rc<Slot>>, KernelError> {
+        for number in 0..count {
+            if let Val::Data(data) = self.look(instruction, number)
+                && !data.slot.is_there()?
+            {
+                return Ok(Some(data.slot.clone()));
+            }
+        }
+        Ok(None)
     }
 
     /// True if an operand is a tile of all its elements.
@@ -117,7 +125,7 @@ impl Run {
         if count > 3 || !(0..count).all(is_there) {
             return Ok(AtOnce::No);
         }
-        if let Some(slot) = self.unready(instruction, count) {
+        if let Some(slot) = self.unready(instruction, count)? {
             return Ok(AtOnce::Waits(slot));
         }
         let mut operands = [const { None }; 3];
@@ -128,7 +136,7 @@ impl Run {
         Ok(AtOnce::Done)
     }
 
-    fn dot_at_once(&mut self, instruction: &Instruction) -> AtOnce {
+    fn dot_at_once(&mut self, instruction: &Instruction) -> Result<AtOnce, KernelError> {
         let product = self.kind(instruction.args[0]).dtype().product();
         let is_sum = is_zero(self.look(instruction, 2)) || self.is_whole(instruction, 2);
         if self.kind(instruction.args[2]).dtype() != product
@@ -136,13 +144,13 @@ impl Run {
             || !self.is_whole(instruction, 0)
             || !self.is_whole(instruction, 1)
         {
-            return AtOnce::No;
+            return Ok(AtOnce::No);
         }
-        if let Some(slot) = self.unready(instruction, 3) {
-            return AtOnce::Waits(slot);
+        if let Some(slot) = self.unready(instruction, 3)? {
+            return Ok(AtOnce::Waits(slot));
         }
         let [left, right, sum] = [0, 1, 2].map(|number| self.operand(instruction, number));
-        let (Val::Data(left), Val::Data(right)) = (left, right) else { return AtOnce::No };
+        let (Val::Data(left), Val::Data(right)) = (left, right) else { return Ok(AtOnce::No) };
         let dtypes = [0, 1].map(|number| self.kind(instruction.args[number]).dtype());
         let (left, right) = (Operand::of(left, dtypes[0]), Operand::of(right, dtypes[1]));
         let sum = match sum {
@@ -152,7 +160,7 @@ impl Run {
         let operation = self.multiply(instruction, &left, &right, sum);
         let (_, shape) = self.kind_of_sum(instruction);
         self.keep(instruction.to, operation, shape);
-        AtOnce::Done
+        Ok(AtOnce::Done)
     }
 
     /// Returns addresses, or a mask, if they are known.
@@ -227,7 +235,7 @@ impl Run {
         if self.kind(instruction.args[1]).dtype() != view.dtype {
             return Ok(AtOnce::No);
         }
-        if let Some(slot) = self.unready(instruction, 2) {
+        if let Some(slot) = self.unready(instruction, 2)? {
             return Ok(AtOnce::Waits(slot));
         }
         let operand = self.ready_operand(instruction, 1)?;

@@ -10,7 +10,7 @@ use std::cell::{OnceCell, RefCell};
 use std::future::poll_fn;
 use std::pin::Pin;
 use std::rc::Rc;
-use std::task::{Context, Poll, ready};
+use std::task::{Context, Poll, Waker, ready};
 
 /// The content of a register.
 #[derive(Clone, Default)]
@@ -89,6 +89,19 @@ impl Slot {
             poll_fn(|context| self.poll(context)).await?;
         }
         self.tile.get().ok_or_else(failed_before)
+    }
+
+    /// True if the tile is there; otherwise the program is resumed at the end of the operation, for which it must wait.
+    #[inline]
+    pub(super) fn is_there(&self) -> Result<bool, KernelError> {
+        if self.tile.get().is_some() {
+            return Ok(true);
+        }
+        // Who is resumed is the running program, not the waker.
+        match self.poll(&mut Context::from_waker(Waker::noop())) {
+            Poll::Ready(ended) => ended.map(|()| true),
+            Poll::Pending => Ok(false),
+        }
     }
 
     #[inline]

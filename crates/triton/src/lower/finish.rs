@@ -8,6 +8,7 @@ use std::collections::BTreeSet;
 impl Lower<'_> {
     pub(super) fn finish(mut self, name: String, mut parameters: Vec<Parameter>) -> Program {
         self.sweep();
+        self.join_moves();
         let starts = self.live();
         self.mark_deaths(&starts);
         let written = self.written(&parameters);
@@ -48,6 +49,28 @@ impl Lower<'_> {
                 let mut gives = instruction.results().filter(|reg| *reg != NONE);
                 instruction.op.has_effect() || gives.any(|reg| is_needed[reg as usize])
             });
+        }
+    }
+
+    /// Lets instructions write where a move alone takes their result, and removes the move.
+    fn join_moves(&mut self) {
+        let mut uses = vec![(0_u32, 0_u32); self.types.len()];
+        for instruction in self.blocks.iter().flatten() {
+            instruction.args.iter().for_each(|reg| uses[*reg as usize].0 += 1);
+            let given = instruction.results().filter(|reg| *reg != NONE);
+            given.for_each(|reg| uses[reg as usize].1 += 1);
+        }
+        for block in &mut self.blocks {
+            let mut at = 0;
+            while at < block.len() {
+                match maker_of_moved(block, at, &uses, &self.types) {
+                    Some(maker) => {
+                        block[maker].to = block[at].to;
+                        block.remove(at);
+                    }
+                    None => at += 1,
+                }
+            }
         }
     }
 
@@ -194,6 +217,28 @@ impl Lower<'_> {
         }
         code
     }
+}
+
+/// Returns the instruction of a block that can write where the move at `at` takes its result: it alone writes its register, the move alone
+/// reads it, and nothing between them has to do with the target.
+fn maker_of_moved(
+    block: &[Instruction],
+    at: usize,
+    uses: &[(u32, u32)],
+    types: &[RegType],
+) -> Option<usize> {
+    let Instruction { op: Op::Move, to, args, .. } = &block[at] else { return None };
+    let from = args[0];
+    let (kind, other) = (&types[from as usize], &types.get(*to as usize)?);
+    let is_alike = kind.extent == other.extent && kind.element == other.element;
+    if uses[from as usize] != (1, 1) || !is_alike || kind.is_one != other.is_one {
+        return None;
+    }
+    let maker = block[..at].iter().rposition(|instruction| instruction.to == from)?;
+    let is_free = |instruction: &Instruction| {
+        !instruction.args.contains(to) && instruction.results().all(|reg| reg != *to)
+    };
+    (block[maker].also.is_empty() && block[maker + 1..at].iter().all(is_free)).then_some(maker)
 }
 
 /// Lets equal extents be one, so that most comparisons end where they begin.
