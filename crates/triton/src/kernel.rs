@@ -12,7 +12,7 @@ use phalanx_sim::Time;
 use phalanx_sim::kernel::Lines;
 use phalanx_sim::memory::Region;
 use phalanx_torch::{Arg, Error, Grid, Handle, Rank, Tensor};
-use std::cell::Cell;
+use std::cell::{Cell, OnceCell};
 use std::rc::Rc;
 
 /// The most rounds of loops of one program, unless a launch says otherwise.
@@ -168,6 +168,7 @@ impl Kernel {
             num_stages: settings.num_stages,
             lines: settings.lines.then(|| self.lines.clone()),
             limit: settings.step_limit,
+            shared: OnceCell::new(),
         });
         let grid = Grid::programs(settings.grid);
         let span = Rc::new(Cell::new((u64::MAX, 0)));

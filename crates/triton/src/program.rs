@@ -276,6 +276,8 @@ pub(crate) struct Program {
     pub(crate) name: String,
     pub(crate) parameters: Vec<Parameter>,
     pub(crate) code: Vec<Instruction>,
+    /// The number of instructions at the beginning whose results are the same in all programs of a launch.
+    pub(crate) shared: usize,
     pub(crate) types: Vec<RegType>,
     /// The source lines of instructions; the first is that of the kernel itself.
     pub(crate) lines: Vec<Option<SourceLine>>,

@@ -50,6 +50,7 @@ impl Run {
                 return Ok(Next::Tiles);
             }
             _ if self.with_numbers(instruction) || self.shifted(instruction) => {}
+            _ if self.is_of_tiles(instruction) => return Ok(Next::Tiles),
             _ => return self.rarely(instruction),
         }
         Ok(Next::Follows)
@@ -79,8 +80,8 @@ impl Run {
         Ok(Next::Follows)
     }
 
-    /// Performs an operation whose operands and result are one number each, of all elements or alone; false if it is another one. Numbers
-    /// hold nothing, so that operands need not be released.
+    /// Performs an operation whose operands and result are one number each, of all elements or alone, or a comparison that gives one; false
+    /// if it is another one. Numbers hold nothing, so that operands need not be released.
     #[inline]
     fn with_numbers(&mut self, instruction: &Instruction) -> bool {
         if instruction.to == NONE {
@@ -104,6 +105,13 @@ impl Run {
                     }
                     (Val::Equal(a), Val::Equal(b)) => {
                         Val::Equal(comparison.of_whole(*a, *b, bits).into())
+                    }
+                    (Val::Index(a), Val::Equal(b)) => {
+                        let extent = &self.kind(instruction.args[0]).extent;
+                        match index::alike(*comparison, a, *b, extent) {
+                            Some(holds) => Val::Equal(holds.into()),
+                            None => return false,
+                        }
                     }
                     _ => return false,
                 }
@@ -129,6 +137,20 @@ impl Run {
         true
     }
 
+    /// True for an operation on elements that has a tile among its operands.
+    #[inline]
+    fn is_of_tiles(&self, instruction: &Instruction) -> bool {
+        matches!(
+            instruction.op,
+            Op::Arith(_) | Op::Compare(_) | Op::Function(_) | Op::Convert(_) | Op::Select | Op::Fma
+        ) && self.has_tile(instruction)
+    }
+
+    fn has_tile(&self, instruction: &Instruction) -> bool {
+        let is_tile = |reg: &Reg| matches!(self.registers[*reg as usize], Val::Data(_));
+        instruction.args.iter().any(is_tile)
+    }
+
     /// Returns the bytes of what a pointer points to.
     fn element_size(&self, pointer: Reg) -> i64 {
         i64::try_from(self.kind(pointer).pointee().bytes()).unwrap_or(1)
@@ -138,7 +160,7 @@ impl Run {
     #[inline]
     fn shifted(&mut self, instruction: &Instruction) -> bool {
         let is_last = instruction.dies & 1 == 1 && instruction.to != NONE;
-        if !is_last || !matches!(instruction.op, Op::AddPointer) {
+        if !matches!(instruction.op, Op::AddPointer) || !is_last {
             return false;
         }
         let Val::Equal(offset) = self.look(instruction, 1) else { return false };
@@ -167,17 +189,13 @@ impl Run {
 
     /// Performs an operation whose operands are all known.
     fn known(&mut self, instruction: &Instruction) -> Result<Next, Box<KernelError>> {
-        let has_tile = instruction
-            .args
-            .iter()
-            .any(|reg| matches!(self.registers[*reg as usize], Val::Data(_)));
         let is_view = match instruction.op {
             Op::Broadcast | Op::Expand(_) => true,
             // A single integer is computed, so that later index arithmetic knows its value.
             Op::Splat => self.kind(instruction.args[0]).scalar().is_float(),
             _ => false,
         };
-        if instruction.to == NONE || has_tile && !is_view {
+        if instruction.to == NONE || !is_view && self.has_tile(instruction) {
             return Ok(Next::Tiles);
         }
         let result = match &instruction.op {

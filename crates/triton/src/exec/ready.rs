@@ -7,21 +7,12 @@ use super::access::{Elements, plain_number};
 use super::shapes::plain_reduction;
 use super::tiles::{Operand, Sum, is_zero};
 use super::values::{Data, Slot, dtype_of};
-use super::{Run, Val};
+use super::{Next, Run, Val};
 use crate::index::Index;
 use crate::program::{Instruction, Op};
 use phalanx_sim::kernel::{KernelError, View};
 use std::borrow::Cow;
 use std::rc::Rc;
-
-/// What became of an operation that was tried at once.
-pub(super) enum AtOnce {
-    Done,
-    /// It needs this tile first; then it is tried again.
-    Waits(Rc<Slot>),
-    /// It is none of those that can be issued at once.
-    No,
-}
 
 /// Known addresses, or a known mask.
 enum Known<'a> {
@@ -32,36 +23,36 @@ enum Known<'a> {
 }
 
 impl Run {
-    /// Issues an operation, if that is possible at once.
-    pub(super) fn at_once(&mut self, instruction: &Instruction) -> Result<AtOnce, KernelError> {
+    /// Issues an operation, if that is possible at once: else it needs a tile first, or the way of all operations on tiles.
+    pub(super) fn at_once(&mut self, instruction: &Instruction) -> Result<Next, Box<KernelError>> {
         match &instruction.op {
             Op::Load { has_mask, has_other } => {
                 let Some(data) = self.load_at_once(instruction, *has_mask, *has_other)? else {
-                    return Ok(AtOnce::No);
+                    return Ok(Next::Tiles);
                 };
                 self.set(instruction.to, Val::Data(data));
-                Ok(AtOnce::Done)
+                Ok(Next::Follows)
             }
             Op::Ahead { queue, has_mask, has_other } => {
                 let Some(data) = self.load_at_once(instruction, *has_mask, *has_other)? else {
-                    return Ok(AtOnce::No);
+                    return Ok(Next::Tiles);
                 };
                 self.queues[*queue].push_back(data);
-                Ok(AtOnce::Done)
+                Ok(Next::Follows)
             }
             Op::Store { has_mask } => self.store_at_once(instruction, *has_mask),
             Op::Dot => self.dot_at_once(instruction),
             Op::Reduce { axis, combine } => {
-                let Some(how) = plain_reduction(combine) else { return Ok(AtOnce::No) };
+                let Some(how) = plain_reduction(combine) else { return Ok(Next::Tiles) };
                 if !self.is_whole(instruction, 0) {
-                    return Ok(AtOnce::No);
+                    return Ok(Next::Tiles);
                 }
                 if let Some(slot) = self.unready(instruction, 1)? {
-                    return Ok(AtOnce::Waits(slot));
+                    return Ok(Next::Waits(slot));
                 }
                 let source = self.ready_operand(instruction, 0)?;
                 self.reduce_tile(instruction, *axis, how, &source);
-                Ok(AtOnce::Done)
+                Ok(Next::Follows)
             }
             Op::Arith(_)
             | Op::Compare(_)
@@ -74,7 +65,7 @@ impl Run {
             {
                 self.element_wise_at_once(instruction)
             }
-            _ => Ok(AtOnce::No),
+            _ => Ok(Next::Tiles),
         }
     }
 
@@ -83,7 +74,7 @@ impl Run {
         &self,
         instruction: &Instruction,
         count: usize,
-    ) -> Result<Option<Rc<Slot>>, KernelError> {
+    ) -> Result<Option<Rc<Slot>>, Box<KernelError>> {
         for number in 0..count {
             if let Val::Data(data) = self.look(instruction, number)
                 && !data.slot.is_there()?
@@ -115,7 +106,10 @@ impl Run {
         }
     }
 
-    fn element_wise_at_once(&mut self, instruction: &Instruction) -> Result<AtOnce, KernelError> {
+    fn element_wise_at_once(
+        &mut self,
+        instruction: &Instruction,
+    ) -> Result<Next, Box<KernelError>> {
         let count = instruction.args.len();
         let is_there = |number| match self.look(instruction, number) {
             Val::Data(_) | Val::Float(_) => true,
@@ -123,20 +117,20 @@ impl Run {
             _ => false,
         };
         if count > 3 || !(0..count).all(is_there) {
-            return Ok(AtOnce::No);
+            return Ok(Next::Tiles);
         }
         if let Some(slot) = self.unready(instruction, count)? {
-            return Ok(AtOnce::Waits(slot));
+            return Ok(Next::Waits(slot));
         }
         let mut operands = [const { None }; 3];
         for (number, place) in operands.iter_mut().enumerate().take(count) {
             *place = Some(self.ready_operand(instruction, number)?);
         }
         self.element_wise(instruction, operands)?;
-        Ok(AtOnce::Done)
+        Ok(Next::Follows)
     }
 
-    fn dot_at_once(&mut self, instruction: &Instruction) -> Result<AtOnce, KernelError> {
+    fn dot_at_once(&mut self, instruction: &Instruction) -> Result<Next, Box<KernelError>> {
         let product = self.kind(instruction.args[0]).dtype().product();
         let is_sum = is_zero(self.look(instruction, 2)) || self.is_whole(instruction, 2);
         if self.kind(instruction.args[2]).dtype() != product
@@ -144,13 +138,13 @@ impl Run {
             || !self.is_whole(instruction, 0)
             || !self.is_whole(instruction, 1)
         {
-            return Ok(AtOnce::No);
+            return Ok(Next::Tiles);
         }
         if let Some(slot) = self.unready(instruction, 3)? {
-            return Ok(AtOnce::Waits(slot));
+            return Ok(Next::Waits(slot));
         }
         let [left, right, sum] = [0, 1, 2].map(|number| self.operand(instruction, number));
-        let (Val::Data(left), Val::Data(right)) = (left, right) else { return Ok(AtOnce::No) };
+        let (Val::Data(left), Val::Data(right)) = (left, right) else { return Ok(Next::Tiles) };
         let dtypes = [0, 1].map(|number| self.kind(instruction.args[number]).dtype());
         let (left, right) = (Operand::of(left, dtypes[0]), Operand::of(right, dtypes[1]));
         let sum = match sum {
@@ -160,7 +154,7 @@ impl Run {
         let operation = self.multiply(instruction, &left, &right, sum);
         let (_, shape) = self.kind_of_sum(instruction);
         self.keep(instruction.to, operation, shape);
-        Ok(AtOnce::Done)
+        Ok(Next::Follows)
     }
 
     /// Returns addresses, or a mask, if they are known.
@@ -227,20 +221,20 @@ impl Run {
         &mut self,
         instruction: &Instruction,
         has_mask: bool,
-    ) -> Result<AtOnce, KernelError> {
+    ) -> Result<Next, Box<KernelError>> {
         if !self.is_whole(instruction, 1) {
-            return Ok(AtOnce::No);
+            return Ok(Next::Tiles);
         }
-        let Some(view) = self.known_view(instruction, 2, has_mask)? else { return Ok(AtOnce::No) };
+        let Some(view) = self.known_view(instruction, 2, has_mask)? else { return Ok(Next::Tiles) };
         if self.kind(instruction.args[1]).dtype() != view.dtype {
-            return Ok(AtOnce::No);
+            return Ok(Next::Tiles);
         }
         if let Some(slot) = self.unready(instruction, 2)? {
-            return Ok(AtOnce::Waits(slot));
+            return Ok(Next::Waits(slot));
         }
         let operand = self.ready_operand(instruction, 1)?;
         self.release(instruction);
         let storing = self.tl.store(&view, &operand.see());
-        storing.error().map_or(Ok(AtOnce::Done), |error| Err(error.clone()))
+        storing.error().map_or(Ok(Next::Follows), |error| Err(Box::new(error.clone())))
     }
 }

@@ -1,7 +1,7 @@
 //! The last steps: instructions that nobody needs go, jumps get their places, and last uses are found.
 
 use super::Lower;
-use crate::program::{Instruction, NONE, Op, Parameter, Program, Reg, RegType};
+use crate::program::{Conversion, Instruction, NONE, Op, Parameter, Program, Reg, RegType};
 use crate::types::Extent;
 use std::collections::BTreeSet;
 
@@ -9,6 +9,7 @@ impl Lower<'_> {
     pub(super) fn finish(mut self, name: String, mut parameters: Vec<Parameter>) -> Program {
         self.sweep();
         self.join_moves();
+        let shared = self.hoist();
         let starts = self.live();
         self.mark_deaths(&starts);
         let written = self.written(&parameters);
@@ -21,6 +22,7 @@ impl Lower<'_> {
             name,
             parameters,
             code,
+            shared,
             types: self.types,
             lines: self.lines,
             queues: self.queues,
@@ -72,6 +74,42 @@ impl Lower<'_> {
                 }
             }
         }
+    }
+
+    /// Moves the instructions whose results are the same in all programs of a launch to the beginning; returns their number.
+    fn hoist(&mut self) -> usize {
+        if self.blocks.iter().any(|block| Self::successors(block).contains(&0)) {
+            return 0;
+        }
+        let mut writes = vec![0_u32; self.types.len()];
+        for reg in self.blocks.iter().flatten().flat_map(Instruction::results) {
+            writes.get_mut(reg as usize).into_iter().for_each(|count| *count += 1);
+        }
+        // Arguments are written by nobody.
+        let mut is_shared: Vec<bool> = writes.iter().map(|count| *count == 0).collect();
+        let mut shared = Vec::new();
+        loop {
+            let before = shared.len();
+            for block in &mut self.blocks {
+                shared.extend(block.extract_if(.., |instruction| {
+                    let to = instruction.to;
+                    let is_same = is_same_in_all(&instruction.op)
+                        && to != NONE
+                        && writes[to as usize] == 1
+                        && instruction.args.iter().all(|reg| is_shared[*reg as usize]);
+                    if is_same {
+                        is_shared[to as usize] = true;
+                    }
+                    is_same
+                }));
+            }
+            if shared.len() == before {
+                break;
+            }
+        }
+        let count = shared.len();
+        self.blocks[0].splice(0..0, shared);
+        count
     }
 
     fn successors(block: &[Instruction]) -> Vec<usize> {
@@ -217,6 +255,25 @@ impl Lower<'_> {
         }
         code
     }
+}
+
+/// True for an operation on known numbers that gives the same in all programs, and takes neither time nor scratch memory.
+fn is_same_in_all(op: &Op) -> bool {
+    matches!(
+        op,
+        Op::Constant(_)
+            | Op::Programs(_)
+            | Op::Range(_)
+            | Op::Arith(_)
+            | Op::Compare(_)
+            | Op::Convert(Conversion::Whole { .. })
+            | Op::Splat
+            | Op::Broadcast
+            | Op::Expand(_)
+            | Op::Reshape
+            | Op::Transpose(_)
+            | Op::AddPointer
+    )
 }
 
 /// Returns the instruction of a block that can write where the move at `at` takes its result: it alone writes its register, the move alone
