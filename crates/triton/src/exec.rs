@@ -12,6 +12,7 @@
 mod access;
 mod native;
 mod places;
+mod product;
 mod ready;
 mod shapes;
 mod tiles;

@@ -4,8 +4,9 @@
 //! and are issued without a future of their own. Everything else takes the way of `exec/tiles.rs`, which gives the same.
 
 use super::access::{Elements, plain_number};
+use super::product::{Sum, is_zero};
 use super::shapes::plain_reduction;
-use super::tiles::{Operand, Sum, is_zero};
+use super::tiles::{Operand, is_exact};
 use super::values::{Data, Slot, dtype_of};
 use super::{Next, Run, Val};
 use crate::index::Index;
@@ -113,7 +114,7 @@ impl Run {
         let count = instruction.args.len();
         let is_there = |number| match self.look(instruction, number) {
             Val::Data(_) | Val::Float(_) => true,
-            Val::Whole(number) | Val::Equal(number) => super::tiles::is_exact(*number),
+            Val::Whole(number) | Val::Equal(number) => is_exact(*number),
             _ => false,
         };
         if count > 3 || !(0..count).all(is_there) {

@@ -301,12 +301,12 @@ fn maker_of_moved(
 /// Lets equal extents be one, so that most comparisons end where they begin.
 fn share_extents(types: &mut [RegType]) {
     let mut known: BTreeSet<Extent> = BTreeSet::new();
-    let mut shared = |extent: Extent| match known.get(&extent) {
-        Some(known) => known.clone(),
-        None => {
-            known.insert(extent.clone());
-            extent
+    let mut shared = |extent: Extent| {
+        if let Some(known) = known.get(&extent) {
+            return known.clone();
         }
+        known.insert(extent.clone());
+        extent
     };
     for kind in types {
         kind.ones = shared(vec![1; kind.extent.len()].into());
