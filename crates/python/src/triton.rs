@@ -171,10 +171,10 @@ fn begin(
     kernel: &TritonKernel,
     arguments: &Bound<'_, PyList>,
     spans: Vec<Span>,
-    (grid, num_stages, step_limit): Shape,
+    ((grid, num_stages, step_limit), lines): (Shape, bool),
 ) -> PyResult<Running> {
     let given = Given::read(py, rank, arguments, spans)?;
-    let settings = Settings { grid: [grid.0, grid.1, grid.2], num_stages, step_limit };
+    let settings = Settings { grid: [grid.0, grid.1, grid.2], num_stages, step_limit, lines };
     let launched = kernel.0.get()?.launch(rank, &given.arguments, &given.mapped, &settings);
     Ok(Running { launched: launched.or_raise(py)?, written: given.written })
 }
@@ -190,7 +190,7 @@ impl Rank {
         spans: Vec<Span>,
         shape: Shape,
     ) -> PyResult<TritonWork> {
-        let running = begin(py, self.get()?, kernel, arguments, spans, shape)?;
+        let running = begin(py, self.get()?, kernel, arguments, spans, (shape, true))?;
         Ok(TritonWork(OneThread::new(running)))
     }
 }
@@ -198,6 +198,9 @@ impl Rank {
 #[pymethods]
 impl Context {
     /// Runs a Triton kernel to its end on a rank's SIP, and copies what it wrote back. Returns the simulated picoseconds.
+    /// Without `lines`, the report does not tell of the kernel's lines.
+    #[expect(clippy::too_many_arguments, reason = "called with positions alone, which costs least")]
+    #[pyo3(signature = (rank, kernel, arguments, spans, shape, lines = true))]
     fn run_triton(
         &self,
         py: Python<'_>,
@@ -206,11 +209,12 @@ impl Context {
         arguments: &Bound<'_, PyList>,
         spans: Vec<Span>,
         shape: Shape,
+        lines: bool,
     ) -> PyResult<u64> {
         let rank = rank.get()?;
         let begun = rank.now();
         let range = rank.range(kernel.0.get()?.name());
-        let running = begin(py, rank, kernel, arguments, spans, shape)?;
+        let running = begin(py, rank, kernel, arguments, spans, (shape, lines))?;
         let launched = running.launched.clone();
         let ended =
             self.with(py, |context| context.block_on(rank, async move { launched.wait().await }))?;

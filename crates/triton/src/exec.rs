@@ -12,6 +12,8 @@
 mod access;
 mod native;
 mod places;
+mod product;
+mod ready;
 mod shapes;
 mod tiles;
 mod values;
@@ -21,9 +23,10 @@ pub(crate) use values::{Descriptor, Val};
 
 use crate::program::{Instruction, NONE, Op, Program, Reg, RegType};
 use phalanx_sim::kernel::{KernelError, Lines, Tl};
+use std::cell::OnceCell;
 use std::collections::VecDeque;
 use std::rc::Rc;
-use values::Data;
+use values::{Data, Slot};
 
 /// The state that all programs of a launch share.
 pub(crate) struct Call {
@@ -32,9 +35,26 @@ pub(crate) struct Call {
     pub(crate) arguments: Vec<Val>,
     pub(crate) space: Space,
     pub(crate) num_stages: usize,
-    pub(crate) lines: Rc<Lines>,
+    /// The source lines, if the report tells of them.
+    pub(crate) lines: Option<Rc<Lines>>,
     /// The most rounds of loops of one program.
     pub(crate) limit: u64,
+    /// The registers after the instructions that give the same in all programs, from the first program on.
+    pub(crate) shared: OnceCell<Vec<Val>>,
+}
+
+impl Call {
+    /// Returns the registers at the beginning of a program, and the instruction to begin with.
+    fn begin(&self) -> (Vec<Val>, usize) {
+        if let Some(registers) = self.shared.get() {
+            return (registers.clone(), self.program.shared);
+        }
+        let mut registers = vec![Val::None; self.program.types.len()];
+        for (parameter, value) in self.program.parameters.iter().zip(&self.arguments) {
+            registers[parameter.reg as usize] = value.clone();
+        }
+        (registers, 0)
+    }
 }
 
 /// One running program.
@@ -54,6 +74,8 @@ enum Next {
     At(usize),
     /// The operation needs tiles.
     Tiles,
+    /// The operation needs this tile first, and is then tried again.
+    Waits(Rc<Slot>),
     End,
 }
 
@@ -63,22 +85,27 @@ const ROUNDS: u64 = 1024;
 /// Runs one program.
 pub(crate) async fn run(call: Rc<Call>, tl: Tl) -> Result<(), KernelError> {
     let program = call.program.clone();
-    let mut registers = vec![Val::None; program.types.len()];
-    for (parameter, value) in program.parameters.iter().zip(&call.arguments) {
-        registers[parameter.reg as usize] = value.clone();
-    }
+    let (registers, mut at) = call.begin();
     let queues = (0..program.queues).map(|_| VecDeque::new()).collect();
-    tl.follow(&call.lines);
+    if let Some(lines) = &call.lines {
+        tl.follow(lines);
+    }
     let mut run = Run { call, tl, registers, queues, rounds: 0 };
-    let mut at = 0;
+    if at == 0 {
+        at = run.begin();
+    }
     while let Some(instruction) = program.code.get(at) {
         at += 1;
         run.tl.at_line(instruction.line);
-        match run.native(instruction) {
+        let next = match run.native(instruction) {
+            Ok(Next::Tiles) => run.at_once(instruction),
+            other => other,
+        };
+        match next {
             Ok(Next::Follows) => {}
             Ok(Next::At(place)) => at = place,
             Ok(Next::End) => break,
-            Ok(Next::Tiles) => match run.on_tiles(instruction).await {
+            Ok(waits) => match run.later(instruction, waits).await {
                 Ok(None) => {}
                 Ok(Some(place)) => at = place,
                 Err(error) => return Err(run.located(&error, instruction)),
@@ -92,6 +119,19 @@ pub(crate) async fn run(call: Rc<Call>, tl: Tl) -> Result<(), KernelError> {
 impl Run {
     fn kind(&self, reg: Reg) -> &RegType {
         &self.call.program.types[reg as usize]
+    }
+
+    /// Performs what gives the same in all programs, and keeps the registers for the others; returns the instruction to go on with.
+    fn begin(&mut self) -> usize {
+        let program = self.call.program.clone();
+        for (at, instruction) in program.code.iter().enumerate().take(program.shared) {
+            if !matches!(self.native(instruction), Ok(Next::Follows)) {
+                return at;
+            }
+        }
+        // The first program alone begins at the beginning.
+        self.call.shared.get_or_init(|| self.registers.clone());
+        program.shared
     }
 
     /// Takes operand `number`; its register is empty afterwards if this is its last use (LOW-2).
@@ -117,6 +157,22 @@ impl Run {
         }
     }
 
+    /// Performs an instruction that could not be issued at once; returns where the program goes on if that is not the next instruction.
+    async fn later(
+        &mut self,
+        instruction: &Instruction,
+        mut tried: Next,
+    ) -> Result<Option<usize>, KernelError> {
+        while let Next::Waits(slot) = tried {
+            slot.wait().await?;
+            tried = self.at_once(instruction)?;
+        }
+        match tried {
+            Next::Tiles => self.on_tiles(instruction).await,
+            _ => Ok(None),
+        }
+    }
+
     fn set(&mut self, reg: Reg, value: Val) {
         if reg != NONE {
             self.registers[reg as usize] = value;
@@ -138,16 +194,16 @@ impl Run {
     }
 
     /// Counts a round of a loop (TEX-3), and looks for an interrupt (TEX-5).
-    fn count_round(&mut self) -> Result<(), KernelError> {
+    fn count_round(&mut self) -> Result<(), Box<KernelError>> {
         self.rounds += 1;
         if self.rounds > self.call.limit {
-            return Err(KernelError::Other(format!(
+            return Err(Box::new(KernelError::Other(format!(
                 "more than {} rounds of loops: the limit (`step_limit`) of one program",
                 self.call.limit
-            )));
+            ))));
         }
         if self.rounds.is_multiple_of(ROUNDS) {
-            self.tl.check_interrupt()?;
+            self.tl.check_interrupt().map_err(Box::new)?;
         }
         Ok(())
     }

@@ -12,7 +12,7 @@ mod compare;
 mod shape;
 
 pub(crate) use combine::arith;
-pub(crate) use compare::compare;
+pub(crate) use compare::{alike, compare};
 pub(crate) use shape::{broadcast, dense, expand, reshape, transpose};
 
 use crate::number::wrap;
@@ -48,24 +48,24 @@ impl Index {
     /// Returns the number that all elements are, if they are known to be equal.
     pub(crate) fn as_splat(&self) -> Option<i64> {
         match self {
-            Self::Affine(base, strides) if *strides == [0; AXES] => Some(*base),
+            Self::Affine(..) => self.as_equal(),
             Self::Box(low, high) if low.iter().zip(high).any(|(low, high)| low >= high) => Some(0),
             _ => None,
         }
     }
 
+    /// Returns the number of an affine tensor of equal numbers.
+    #[inline]
+    pub(crate) fn as_equal(&self) -> Option<i64> {
+        let Self::Affine(base, strides) = self else { return None };
+        let moves = strides.iter().fold(0, |all, stride| all | stride);
+        (moves == 0).then_some(*base)
+    }
+
     /// Returns the smallest and the largest number.
     pub(crate) fn bounds(&self, extent: &[usize]) -> (i64, i64) {
         match self {
-            Self::Affine(base, strides) => {
-                let (mut low, mut high) = (*base, *base);
-                for (stride, dim) in strides.iter().zip(extent) {
-                    let reach = stride.saturating_mul(as_int(*dim) - 1);
-                    low = low.saturating_add(reach.min(0));
-                    high = high.saturating_add(reach.max(0));
-                }
-                (low, high)
-            }
+            Self::Affine(base, strides) => bounds_of(*base, strides, extent),
             Self::Box(..) => (0, 1),
             Self::List(list) => list.iter().fold((i64::MAX, i64::MIN), |(low, high), number| {
                 (low.min(*number), high.max(*number))
@@ -107,6 +107,9 @@ impl Index {
 
     /// Returns the affine form if its numbers are integers of `bits` bits, else a list of the wrapped numbers.
     fn fitted(self, extent: &[usize], bits: u8) -> Self {
+        if bits >= 64 && extent.len() <= AXES {
+            return self;
+        }
         let (low, high) = self.bounds(extent);
         if wrap(low, bits) == low && wrap(high, bits) == high && extent.len() <= AXES {
             return self;
@@ -157,6 +160,18 @@ impl Index {
         let Self::Box(low, high) = self else { return false };
         extent.iter().enumerate().all(|(axis, dim)| low[axis] <= 0 && high[axis] >= as_int(*dim))
     }
+}
+
+/// Returns the smallest and the largest number of an affine tensor.
+#[inline]
+fn bounds_of(base: i64, strides: &[i64; AXES], extent: &[usize]) -> (i64, i64) {
+    let (mut low, mut high) = (base, base);
+    for (stride, dim) in strides.iter().zip(extent) {
+        let reach = stride.saturating_mul(as_int(*dim) - 1);
+        low = low.saturating_add(reach.min(0));
+        high = high.saturating_add(reach.max(0));
+    }
+    (low, high)
 }
 
 /// Returns a length as an integer.

@@ -12,7 +12,7 @@ use phalanx_sim::Time;
 use phalanx_sim::kernel::Lines;
 use phalanx_sim::memory::Region;
 use phalanx_torch::{Arg, Error, Grid, Handle, Rank, Tensor};
-use std::cell::Cell;
+use std::cell::{Cell, OnceCell};
 use std::rc::Rc;
 
 /// The most rounds of loops of one program, unless a launch says otherwise.
@@ -66,11 +66,13 @@ pub struct Settings {
     pub num_stages: usize,
     /// The most rounds of loops of one program.
     pub step_limit: u64,
+    /// True if the report tells of the lines of the kernel; without, a launch takes less time of the host.
+    pub lines: bool,
 }
 
 impl Default for Settings {
     fn default() -> Self {
-        Self { grid: [1; 3], num_stages: 1, step_limit: STEP_LIMIT }
+        Self { grid: [1; 3], num_stages: 1, step_limit: STEP_LIMIT, lines: true }
     }
 }
 
@@ -164,8 +166,9 @@ impl Kernel {
             arguments: values,
             space,
             num_stages: settings.num_stages,
-            lines: self.lines.clone(),
+            lines: settings.lines.then(|| self.lines.clone()),
             limit: settings.step_limit,
+            shared: OnceCell::new(),
         });
         let grid = Grid::programs(settings.grid);
         let span = Rc::new(Cell::new((u64::MAX, 0)));

@@ -16,6 +16,8 @@ pub(crate) const NONE: Reg = u32::MAX;
 #[derive(Clone, Debug)]
 pub(crate) struct RegType {
     pub(crate) extent: Extent,
+    /// The extent of one element that stands for all.
+    pub(crate) ones: Extent,
     pub(crate) element: Element,
     /// True for one number, false for a tensor.
     pub(crate) is_one: bool,
@@ -24,7 +26,8 @@ pub(crate) struct RegType {
 impl RegType {
     pub(crate) fn of(kind: &Type) -> Self {
         let is_one = matches!(kind, Type::One(_));
-        Self { extent: kind.extent().into(), element: kind.element(), is_one }
+        let (extent, ones) = (kind.extent().into(), vec![1; kind.extent().len()].into());
+        Self { extent, ones, element: kind.element(), is_one }
     }
 
     /// Returns the type of the numbers; of addresses that of an integer of 64 bits.
@@ -273,6 +276,8 @@ pub(crate) struct Program {
     pub(crate) name: String,
     pub(crate) parameters: Vec<Parameter>,
     pub(crate) code: Vec<Instruction>,
+    /// The number of instructions at the beginning whose results are the same in all programs of a launch.
+    pub(crate) shared: usize,
     pub(crate) types: Vec<RegType>,
     /// The source lines of instructions; the first is that of the kernel itself.
     pub(crate) lines: Vec<Option<SourceLine>>,

@@ -186,7 +186,11 @@ class Device:
 
     def _context(self, data: bool) -> Context:
         if data not in self._contexts:
-            self._contexts[data] = Context(self.machine, data=data, **self._settings)
+            settings = self._settings
+            if data != self.data:
+                # It only times launches: nobody asks for its report.
+                settings = {**settings, "record": False, "critical_path": False}
+            self._contexts[data] = Context(self.machine, data=data, **settings)
         return self._contexts[data]
 
     def begin_benchmark(self) -> None:
@@ -279,7 +283,8 @@ class Device:
         if took is None and kernel not in self._need_data:
             context = self._context(False)
             try:
-                took = context._core.run_triton(context._main_ranks(None)[0], kernel.core, bound.arguments, bound.spans, key[1])
+                rank = context._main_ranks(None)[0]
+                took = context._core.run_triton(rank, kernel.core, bound.arguments, bound.spans, key[1], not self.data)
             except (NoDataError, KernelError):
                 # The kernel looks at numbers, or fails: the launch with numbers tells.
                 if not self.data:

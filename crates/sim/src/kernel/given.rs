@@ -4,20 +4,26 @@ use super::tile::{Tile, TileMemory, TileType};
 use super::{Computing, Shape, Tl};
 use crate::spec::VectorClass;
 use crate::value::{DType, Value};
-use std::marker::PhantomData;
 use std::ops::Deref;
 
 /// The bytes of a tile with another shape or type, as long as the tile lives.
-pub struct Seen<'a> {
-    tile: Tile,
-    of: PhantomData<&'a Tile>,
+pub struct Seen<'a>(Sight<'a>);
+
+enum Sight<'a> {
+    /// The tile itself, which has this shape and type.
+    Same(&'a Tile),
+    Other(Tile),
 }
 
 impl Deref for Seen<'_> {
     type Target = Tile;
 
+    #[inline]
     fn deref(&self) -> &Tile {
-        &self.tile
+        match &self.0 {
+            Sight::Same(tile) => tile,
+            Sight::Other(tile) => tile,
+        }
     }
 }
 
@@ -27,8 +33,17 @@ impl Tile {
     /// # Panics
     ///
     /// If the shape has another number of elements, or the type another size: a bug of the caller.
+    #[inline]
     pub fn seen_as(&self, dtype: DType, shape: impl Into<Shape>) -> Seen<'_> {
-        let (own, shape) = (self.tile_type(), shape.into());
+        let shape = shape.into();
+        if self.is(dtype, &shape) {
+            return Seen(Sight::Same(self));
+        }
+        self.seen_as_other(dtype, shape)
+    }
+
+    fn seen_as_other(&self, dtype: DType, shape: Shape) -> Seen<'_> {
+        let own = self.tile_type();
         assert_eq!(
             shape.elements(),
             own.shape.elements(),
@@ -41,7 +56,7 @@ impl Tile {
         let program = self.program().clone();
         let tile_type = TileType::new(dtype, shape);
         let number = program.tiles().borrow_mut().add(tile_type, value, TileMemory::Borrowed);
-        Seen { tile: Self::of_entry(program, number), of: PhantomData }
+        Seen(Sight::Other(Self::of_entry(program, number)))
     }
 }
 

@@ -123,15 +123,16 @@ impl View {
         }
         let (lengths, strides) = (shape.dims(), self.strides.dims());
         // Dimensions by distance; elements in one place count once.
-        let mut dims: Vec<(u64, u64)> = strides
-            .iter()
-            .zip(lengths.iter())
-            .map(|(stride, length)| (*stride as u64 * size, *length as u64))
-            .filter(|(stride, length)| *stride > 0 && *length > 1)
-            .collect();
-        dims.sort_unstable();
+        let (mut dims, mut count) = ([(0, 0); 4], 0);
+        for (stride, length) in strides.iter().zip(lengths.iter()) {
+            if *stride > 0 && *length > 1 {
+                dims[count] = (*stride as u64 * size, *length as u64);
+                count += 1;
+            }
+        }
+        dims[..count].sort_unstable();
         let (mut run, mut runs) = (size, 1);
-        for (stride, length) in dims {
+        for &(stride, length) in &dims[..count] {
             // Neighbours that are less than a burst apart form one run, gaps included.
             if runs == 1 && stride < run.next_multiple_of(burst).max(run + 1) {
                 run += stride * (length - 1);

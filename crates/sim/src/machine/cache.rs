@@ -37,11 +37,28 @@ pub(crate) struct BlockKey {
     pub(crate) reach: u64,
 }
 
+impl BlockKey {
+    /// The key of no block: no access has so many bytes.
+    const NONE: Self = Self { address: 0, bytes: u64::MAX, reach: 0 };
+
+    /// Returns a number below [`RECENT`].
+    #[inline]
+    fn hash(&self) -> usize {
+        const ODD: u64 = 0x9E37_79B9_7F4A_7C15;
+        let mixed = (self.address ^ self.bytes.rotate_left(40)).wrapping_mul(ODD);
+        usize::try_from(mixed >> (64 - RECENT.trailing_zeros())).unwrap_or_default()
+    }
+}
+
+/// Places for blocks that were asked for last.
+const RECENT: usize = 1 << 12;
+
 /// The end of the list of blocks.
 const NONE: u32 = u32::MAX;
 
 #[derive(Clone, Copy, Debug)]
 struct Block {
+    key: BlockKey,
     bytes: u64,
     cube: u16,
     is_resident: bool,
@@ -74,6 +91,8 @@ pub(crate) struct Cache {
     capacity: u64,
     used: u64,
     numbers: BTreeMap<BlockKey, u32>,
+    /// The block that was asked for last, of all with one hash: most blocks are found here.
+    recent: Vec<u32>,
     blocks: Vec<Block>,
     /// Blocks whose memory is no longer mapped: their numbers are used again.
     unused: Vec<u32>,
@@ -91,6 +110,7 @@ impl Cache {
             capacity,
             used: 0,
             numbers: BTreeMap::new(),
+            recent: Vec::new(),
             blocks: Vec::new(),
             unused: Vec::new(),
             oldest: NONE,
@@ -99,18 +119,33 @@ impl Cache {
     }
 
     /// Returns the number of a block; `bytes` is its size in the cache and on wires.
+    #[inline]
     pub(crate) fn block(&mut self, key: BlockKey, cube: u16, bytes: u64) -> BlockNumber {
-        let index = match self.numbers.get(&key) {
+        let place = key.hash();
+        let index = self.recent.get(place).copied().unwrap_or(NONE);
+        if self.blocks.get(index as usize).is_some_and(|block| block.key == key) {
+            return BlockNumber::new(index as usize);
+        }
+        let index = self.find_or_add(key, cube, bytes);
+        if self.recent.is_empty() {
+            self.recent = vec![NONE; RECENT];
+        }
+        self.recent[place] = index;
+        BlockNumber::new(index as usize)
+    }
+
+    #[inline(never)]
+    fn find_or_add(&mut self, key: BlockKey, cube: u16, bytes: u64) -> u32 {
+        match self.numbers.get(&key) {
             Some(index) => *index,
             None => self.add(key, cube, bytes),
-        };
-        BlockNumber::new(index as usize)
+        }
     }
 
     fn add(&mut self, key: BlockKey, cube: u16, bytes: u64) -> u32 {
         let (head, tail) = (Time::ZERO, Time::ZERO);
         let (is_resident, is_dirty, older, newer) = (false, false, NONE, NONE);
-        let block = Block { bytes, cube, is_resident, is_dirty, head, tail, older, newer };
+        let block = Block { key, bytes, cube, is_resident, is_dirty, head, tail, older, newer };
         let index = if let Some(index) = self.unused.pop() {
             self.blocks[index as usize] = block;
             index
@@ -177,6 +212,7 @@ impl Cache {
                 if self.blocks[index as usize].is_resident {
                     self.remove(index as usize);
                 }
+                self.blocks[index as usize].key = BlockKey::NONE;
                 self.unused.push(index);
             }
         }

@@ -7,8 +7,8 @@ use super::tiles::Operand;
 use super::values::{Data, Descriptor, dtype_of, tile_shape};
 use super::{Run, Val};
 use crate::index::{AXES, Index, as_int};
-use crate::program::{Instruction, Op, Reg};
-use crate::types::{Extent, Scalar};
+use crate::program::{Instruction, Op, Reg, RegType};
+use crate::types::{Element, Extent, Scalar};
 use phalanx_sim::DType;
 use phalanx_sim::kernel::{KernelError, Mask, View};
 use phalanx_sim::memory::Region;
@@ -39,10 +39,26 @@ impl Space {
     /// Returns the region around an address, and the address in the memory of the SIP.
     fn find(&self, address: i64) -> Option<(&Region, u64)> {
         let address = address.cast_unsigned();
-        let at = self.mapped.partition_point(|(known, _)| *known <= address).checked_sub(1)?;
-        let (start, region) = &self.mapped[at];
+        let (start, region) = &self.mapped[self.place_of(address)?];
         let inside = address - start;
         (inside < region.bytes().max(1)).then(|| (region, region.address + inside))
+    }
+
+    /// Returns the place of the last memory that begins at an address or before it.
+    #[inline]
+    fn place_of(&self, address: u64) -> Option<usize> {
+        self.mapped.partition_point(|(known, _)| *known <= address).checked_sub(1)
+    }
+
+    /// Translates a range of bytes that lies in one memory.
+    #[inline]
+    fn translate_inside(&self, low: i64, high: i64) -> Option<(&Region, u64)> {
+        let (low, high) = (low.cast_unsigned(), high.cast_unsigned());
+        let place = self.place_of(low)?;
+        let (start, region) = &self.mapped[place];
+        let next = self.mapped.get(place + 1).map_or(u64::MAX, |(next, _)| *next);
+        let is_inside = low < high && high <= next && high - start <= region.bytes();
+        is_inside.then(|| (region, region.address + (low - start)))
     }
 
     /// Returns the error of an address outside every region.
@@ -68,7 +84,17 @@ impl Space {
     }
 
     /// Translates a range of bytes; an end outside the region is an error.
+    #[inline]
     pub(super) fn translate(&self, low: i64, high: i64) -> Result<(Region, u64), KernelError> {
+        match self.translate_inside(low, high) {
+            Some((region, address)) => Ok((*region, address)),
+            None => self.translate_anywhere(low, high),
+        }
+    }
+
+    /// Does the same for a range at the edges of memories, or outside of them.
+    #[cold]
+    fn translate_anywhere(&self, low: i64, high: i64) -> Result<(Region, u64), KernelError> {
         let Some((region, address)) = self.find(low) else { return Err(self.outside(low)) };
         let last = high.wrapping_sub(1);
         match self.find(last) {
@@ -88,6 +114,18 @@ fn beyond(start: u64, region: &Region) -> KernelError {
     KernelError::Other(format!(
         "address {end:#x} is outside: the first behind {start:#x}..{end:#x} ({elements} x {dtype})"
     ))
+}
+
+/// Returns the number that masked elements of a load read as, if it is one.
+#[expect(clippy::cast_precision_loss, reason = "exact up to 2^53")]
+pub(super) fn plain_number(other: &Val) -> Option<f64> {
+    match other {
+        Val::None => Some(0.0),
+        Val::Float(number) => Some(*number),
+        Val::Whole(number) | Val::Equal(number) => Some(*number as f64),
+        Val::Index(index) => index.as_splat().map(|number| number as f64),
+        _ => None,
+    }
 }
 
 /// The elements of an access.
@@ -130,7 +168,7 @@ impl Run {
     pub(super) async fn index_of(&self, reg: Reg) -> Result<Rc<Index>, KernelError> {
         match self.known_value(reg).await? {
             Val::Index(index) => Ok(index),
-            Val::Whole(number) => Ok(Rc::new(Index::splat(number))),
+            Val::Whole(number) | Val::Equal(number) => Ok(Rc::new(Index::splat(number))),
             _ => Err(KernelError::Other("expected addresses, or a mask".to_owned())),
         }
     }
@@ -147,15 +185,7 @@ impl Run {
         let (scalar, shape) = (kind.pointee(), kind.extent.clone());
         let other = if has_other { self.operand(instruction, 2) } else { Val::None };
         let elements = self.elements(&pointers, mask.as_deref(), &kind.extent, scalar)?;
-        let plain = match &other {
-            Val::None => Some(0.0),
-            Val::Float(number) => Some(*number),
-            #[expect(clippy::cast_precision_loss, reason = "exact up to 2^53")]
-            Val::Whole(number) => Some(*number as f64),
-            #[expect(clippy::cast_precision_loss, reason = "exact up to 2^53")]
-            Val::Index(index) => index.as_splat().map(|number| number as f64),
-            _ => None,
-        };
+        let plain = plain_number(&other);
         let data = self
             .load_elements(elements, plain.unwrap_or(0.0), dtype_of(scalar), shape.clone())
             .await?;
@@ -165,14 +195,8 @@ impl Run {
         self.release(instruction);
         let (None, Some(mask), false) = (plain, mask, is_all) else { return Ok(data) };
         // Masked elements are those of another tensor.
-        let value_kind = crate::program::RegType {
-            element: crate::types::Element::Number(scalar),
-            ..kind.clone()
-        };
-        let mask_kind = crate::program::RegType {
-            element: crate::types::Element::Number(Scalar::Int(1)),
-            ..kind
-        };
+        let value_kind = RegType { element: Element::Number(scalar), ..kind.clone() };
+        let mask_kind = RegType { element: Element::Number(Scalar::Int(1)), ..kind };
         let other = self.as_tile(other, &value_kind).await?;
         let choice = self.as_tile(Val::Index(mask), &mask_kind).await?;
         let loaded = self.as_tile(Val::Data(data), &value_kind).await?;
@@ -191,7 +215,7 @@ impl Run {
         match elements {
             Elements::Nothing => {
                 let tile = self.tl.full(dtype, tile_shape(&shape), other)?;
-                Ok(Data::shared(Rc::new(tile), shape))
+                Ok(Data::of_tile(tile, shape))
             }
             Elements::View(view, holds) => {
                 let loading = self.tl.load_or(&view, other);
@@ -216,7 +240,7 @@ impl Run {
         if tile.dtype() == DType::Bool || dtype == DType::Bool {
             return Data::issued(self.tl.cast(&tile, dtype), shape);
         }
-        Data::shared(Rc::new(tile), shape)
+        Data::of_tile(tile, shape)
     }
 
     async fn store(
@@ -262,10 +286,11 @@ impl Run {
         }
         if operand.dtype == DType::Bool || holds == DType::Bool {
             let operation = self.tl.cast(&operand.see(), holds);
-            let tile = Rc::new(operation.await?);
-            return Ok(Operand { tile, dtype: holds, ..operand });
+            let tile = operation.await?;
+            return Ok(Operand::of(Data::of_tile(tile, operand.shape), holds));
         }
-        Ok(Operand { dtype: holds, ..operand })
+        let shape = operand.shape.clone();
+        Ok(Operand::of(operand.into_data(shape), holds))
     }
 
     /// Finds the elements of an access.
@@ -276,10 +301,10 @@ impl Run {
         extent: &[usize],
         scalar: Scalar,
     ) -> Result<Elements, KernelError> {
-        let mask = match mask {
-            Some(mask) if mask.as_splat() == Some(0) => return Ok(Elements::Nothing),
-            Some(mask) if mask.as_splat().is_some() || mask.covers(extent) => None,
-            other => other,
+        let mask = match mask.map(|mask| (mask, mask.as_splat())) {
+            Some((_, Some(0))) => return Ok(Elements::Nothing),
+            Some((mask, None)) if !mask.covers(extent) => Some(mask),
+            _ => None,
         };
         let size = i64::try_from(scalar.bytes()).unwrap_or(1);
         let list = || {
@@ -287,7 +312,8 @@ impl Run {
             Ok(Elements::List(pointers.list(extent), mask))
         };
         let Index::Affine(base, strides) = pointers else { return list() };
-        let is_regular = strides.iter().all(|stride| *stride >= 0 && stride % size == 0);
+        // A size is a power of two.
+        let is_regular = strides.iter().all(|stride| *stride >= 0 && stride & (size - 1) == 0);
         if !is_regular || extent.len() > 4 {
             return list();
         }
@@ -298,16 +324,16 @@ impl Run {
                 Mask::All
             }
             Some(Index::Box(low, high)) if low.iter().all(|low| *low <= 0) => {
-                let mut bounds = Vec::new();
+                let mut bounds = [0; 4];
                 for (axis, dim) in extent.iter().enumerate() {
                     let bound = high[axis].clamp(0, as_int(*dim));
                     if bound == 0 {
                         return Ok(Elements::Nothing);
                     }
                     reach = reach.saturating_add(strides[axis].saturating_mul(bound - 1));
-                    bounds.push(usize::try_from(bound).unwrap_or(0));
+                    bounds[axis] = usize::try_from(bound).unwrap_or(0);
                 }
-                Mask::below(bounds.as_slice())
+                Mask::below(&bounds[..extent.len()])
             }
             Some(mask) => {
                 let each = mask.list(extent);
@@ -339,25 +365,16 @@ impl Run {
                 format!("memory of {} is accessed by elements of {size} bytes", region.dtype);
             return Err(KernelError::Other(text));
         }
-        let strides: Vec<usize> = strides[..extent.len()]
-            .iter()
-            .zip(extent)
-            .map(
-                |(stride, dim)| {
-                    if *dim == 1 { 0 } else { usize::try_from(stride / size).unwrap_or(0) }
-                },
-            )
-            .collect();
-        if strides.iter().any(|stride| u32::try_from(*stride).is_err()) {
+        let mut steps = [0; 4];
+        for ((step, stride), dim) in steps.iter_mut().zip(strides).zip(extent) {
+            let distance = stride >> size.trailing_zeros();
+            *step = if *dim == 1 { 0 } else { usize::try_from(distance).unwrap_or(0) };
+        }
+        if steps.iter().any(|step| u32::try_from(*step).is_err()) {
             return Err(KernelError::Other("strides of 2^32 elements or more".to_owned()));
         }
-        let view = View {
-            address,
-            dtype: region.dtype,
-            shape: extent.into(),
-            strides: strides.as_slice().into(),
-            mask,
-        };
+        let strides = (&steps[..extent.len()]).into();
+        let view = View { address, dtype: region.dtype, shape: extent.into(), strides, mask };
         Ok(Elements::View(view, region.dtype))
     }
 
@@ -451,17 +468,12 @@ impl Run {
     }
 
     /// Returns the type of a block that is loaded.
-    fn block_kind(
-        &self,
-        instruction: &Instruction,
-        order: Option<&[usize]>,
-    ) -> crate::program::RegType {
+    fn block_kind(&self, instruction: &Instruction, order: Option<&[usize]>) -> RegType {
         let kind = self.kind(instruction.args[0]).clone();
         match order {
-            Some(order) => crate::program::RegType {
-                extent: order.iter().map(|axis| kind.extent[*axis]).collect(),
-                ..kind
-            },
+            Some(order) => {
+                RegType { extent: order.iter().map(|axis| kind.extent[*axis]).collect(), ..kind }
+            }
             None => kind,
         }
     }

@@ -8,7 +8,6 @@ use crate::types::Extent;
 use phalanx_sim::DType;
 use phalanx_sim::kernel::{KernelError, Places};
 use phalanx_sim::value::Atomic;
-use std::rc::Rc;
 
 impl Run {
     /// Loads elements at a list of addresses.
@@ -22,7 +21,7 @@ impl Run {
     ) -> Result<Data, KernelError> {
         let Some(places) = self.places(addresses, mask, dtype, &shape)? else {
             let tile = self.tl.full(dtype, tile_shape(&shape), other)?;
-            return Ok(Data::shared(Rc::new(tile), shape));
+            return Ok(Data::of_tile(tile, shape));
         };
         let loading = self.tl.load_at(&places, other);
         if places.dtype == dtype {
@@ -139,7 +138,7 @@ impl Run {
         let (dtype, shape) = (operand.dtype, operand.shape.clone());
         let Some(places) = self.places(addresses, mask, dtype, &shape)? else {
             let tile = self.tl.full(dtype, tile_shape(&shape), 0.0)?;
-            self.set(instruction.to, super::Val::Data(Data::shared(Rc::new(tile), shape)));
+            self.set(instruction.to, super::Val::Data(Data::of_tile(tile, shape)));
             return Ok(());
         };
         let operation = atomic_of(change, dtype, places.dtype)?;

@@ -67,19 +67,9 @@ impl Run {
         if self.reduce_known(instruction, axis, combine) {
             return Ok(());
         }
-        if let Some(how) = combine.simple().and_then(reduce_of) {
+        if let Some(how) = plain_reduction(combine) {
             let source = self.full_tile(instruction, 0).await?;
-            let extent = self.kind(instruction.args[0]).extent.clone();
-            let (before, rest) = extent.split_at(axis);
-            let (outer, inner) = (before.iter().product(), rest[1..].iter().product());
-            let operation = if extent.len() > 4 {
-                let flat = [outer, extent[axis], inner];
-                self.tl.reduce(how, &source.tile.seen_as(source.dtype, flat), 1)
-            } else {
-                self.tl.reduce(how, &source.see(), axis)
-            };
-            let left: Vec<usize> = before.iter().chain(&rest[1..]).copied().collect();
-            self.keep(instruction.to, operation, left.into());
+            self.reduce_tile(instruction, axis, how, &source);
             return Ok(());
         }
         let (operands, bytes) = self.all_operands(instruction).await?;
@@ -97,12 +87,37 @@ impl Run {
         Ok(())
     }
 
+    /// Reduces a tile of all elements by one operation.
+    pub(super) fn reduce_tile(
+        &mut self,
+        instruction: &Instruction,
+        axis: usize,
+        how: Reduce,
+        source: &Operand,
+    ) {
+        let extent = &self.kind(instruction.args[0]).extent;
+        let (before, rest) = extent.split_at(axis);
+        let operation = if extent.len() > 4 {
+            let (outer, inner) = (before.iter().product(), rest[1..].iter().product());
+            let flat = [outer, extent[axis], inner];
+            self.tl.reduce(how, &source.tile().seen_as(source.dtype, flat), 1)
+        } else {
+            self.tl.reduce(how, &source.see(), axis)
+        };
+        let left = if instruction.to == NONE {
+            before.iter().chain(&rest[1..]).copied().collect()
+        } else {
+            self.kind(instruction.to).extent.clone()
+        };
+        self.keep(instruction.to, operation, left);
+    }
+
     /// Reduces known numbers to known numbers.
     fn reduce_known(&mut self, instruction: &Instruction, axis: usize, combine: &Combine) -> bool {
         let extent = self.kind(instruction.args[0]).extent.clone();
         let mut lists = Vec::new();
         for number in 0..instruction.args.len() {
-            let Val::Index(index) = self.look(instruction, number) else { return false };
+            let Some(index) = self.look(instruction, number).as_index() else { return false };
             lists.push(index.list(&extent).iter().map(|number| Number::Whole(*number)).collect());
         }
         let folded = fold(combine, &lists, &extent, axis);
@@ -130,7 +145,7 @@ impl Run {
         for number in 0..instruction.args.len() {
             operands.push(self.full_tile(instruction, number).await?);
         }
-        let bytes = operands.iter().map(|operand| operand.tile.bytes()).max().unwrap_or(0);
+        let bytes = operands.iter().map(|operand| operand.tile().bytes()).max().unwrap_or(0);
         Ok((operands, bytes))
     }
 
@@ -145,7 +160,7 @@ impl Run {
         }
         let mut lists = Vec::new();
         for (operand, reg) in operands.iter().zip(&instruction.args) {
-            self.tl.item(&operand.tile, 0)?;
+            self.tl.item(operand.tile(), 0)?;
             let Some(value) = operand.value() else { return Ok(None) };
             lists.push(if self.kind(*reg).scalar().is_float() {
                 value.to_f64().into_iter().map(Number::Float).collect()
@@ -182,7 +197,7 @@ impl Run {
     async fn reshape(&mut self, instruction: &Instruction) -> Result<(), KernelError> {
         let shape = self.kind(instruction.to).extent.clone();
         let source = self.full_tile(instruction, 0).await?;
-        self.set(instruction.to, Val::Data(super::values::Data::shared(source.tile, shape)));
+        self.set(instruction.to, Val::Data(source.into_data(shape)));
         Ok(())
     }
 
@@ -192,7 +207,7 @@ impl Run {
         order: &[usize],
     ) -> Result<(), KernelError> {
         let source = self.tile(instruction, 0).await?;
-        let (dims, bytes) = (source.shape.clone(), source.tile.bytes());
+        let (dims, bytes) = (source.shape.clone(), source.tile().bytes());
         let own = dense(&dims);
         let turned: Vec<usize> = order.iter().map(|axis| dims[*axis]).collect();
         let strides: Vec<usize> = order.iter().map(|axis| own[*axis]).collect();
@@ -215,7 +230,7 @@ impl Run {
 
     async fn split(&mut self, instruction: &Instruction) -> Result<(), KernelError> {
         let source = self.full_tile(instruction, 0).await?;
-        let (value, bytes) = (source.value(), source.tile.bytes());
+        let (value, bytes) = (source.value(), source.tile().bytes());
         let len = source.shape.iter().product::<usize>() / 2;
         for (offset, reg) in instruction.results().enumerate() {
             let part = value.as_ref().map(|value| value.strided(offset, &[len], &[2]));
@@ -263,6 +278,11 @@ impl Run {
         self.give(instruction.to, ("histogram", VectorClass::Reduce), bytes, value);
         Ok(())
     }
+}
+
+/// Returns the reduction that a combination is, if it is one operation.
+pub(super) fn plain_reduction(combine: &Combine) -> Option<Reduce> {
+    combine.simple().and_then(reduce_of)
 }
 
 /// Returns the values of two operands.

@@ -1,33 +1,52 @@
 //! Operations on tiles.
 
-use super::values::{Data, dtype_of, tile_shape, unsigned_of};
+use super::values::{Data, Slot, tile_shape, unsigned_of};
 use super::{Run, Val};
 use crate::index::Index;
 use crate::number::{Arith, Comparison, Relation};
-use crate::program::{Conversion, Function, Instruction, Op, Reg, RegType};
+use crate::program::{Conversion, Function, Instruction, NONE, Op, Reg, RegType};
 use crate::types::{Extent, Scalar};
 use phalanx_sim::kernel::{Computing, KernelError, Seen, Shape, Tile};
 use phalanx_sim::spec::VectorClass;
 use phalanx_sim::value::{Binary, Compare, DType, Unary, Value};
 use std::rc::Rc;
 
-/// An operand of an operation on tiles: the tile, and the shape it is seen in.
+/// An operand of an operation on tiles: a tile that is there, and the shape it is seen in.
 pub(super) struct Operand {
-    pub(super) tile: Rc<Tile>,
+    slot: Rc<Slot>,
     pub(super) dtype: DType,
     pub(super) shape: Extent,
 }
 
 impl Operand {
+    /// Returns the operand of a tile that was waited for.
+    #[inline]
+    pub(super) fn of(data: Data, dtype: DType) -> Self {
+        Self { slot: data.slot, dtype, shape: data.shape }
+    }
+
+    /// Returns the tile for another register.
+    pub(super) fn into_data(self, shape: Extent) -> Data {
+        Data { slot: self.slot, shape }
+    }
+
+    /// Returns the tile.
+    #[inline]
+    pub(super) fn tile(&self) -> &Tile {
+        self.slot.ready().expect("an operand was waited for")
+    }
+
     /// Returns the tile as an operation of its own sees it.
+    #[inline]
     pub(super) fn see(&self) -> Seen<'_> {
-        self.tile.seen_as(self.dtype, tile_shape(&self.shape))
+        self.tile().seen_as(self.dtype, tile_shape(&self.shape))
     }
 
     /// Returns the tile in a shape, with numbers without sign if `is_unsigned`.
+    #[inline]
     fn see_in(&self, shape: Shape, is_unsigned: bool) -> Seen<'_> {
         let dtype = if is_unsigned { unsigned_of(self.dtype) } else { self.dtype };
-        self.tile.seen_as(dtype, shape)
+        self.tile().seen_as(dtype, shape)
     }
 
     pub(super) fn value(&self) -> Option<Value> {
@@ -93,13 +112,13 @@ impl Run {
                 self.look_at_operands(instruction).await?;
                 self.native(instruction)?;
             }
-            Op::Arith(arith) => self.arith_tiles(instruction, *arith).await?,
-            Op::Compare(comparison) => self.compare_tiles(instruction, *comparison).await?,
-            Op::Function(function) => self.function_tiles(instruction, *function).await?,
-            Op::Convert(conversion) => self.convert_tiles(instruction, *conversion).await?,
-            Op::Select => self.select_tiles(instruction).await?,
-            Op::Fma => self.fma_tiles(instruction).await?,
-            Op::Bitcast => self.bitcast_tile(instruction).await?,
+            Op::Arith(_)
+            | Op::Compare(_)
+            | Op::Function(_)
+            | Op::Convert(_)
+            | Op::Select
+            | Op::Fma
+            | Op::Bitcast => self.element_wise_later(instruction).await?,
             Op::Print { .. } | Op::Assert { .. } => self.message(instruction).await?,
             _ => self.move_elements(instruction).await?,
         }
@@ -107,7 +126,7 @@ impl Run {
     }
 
     /// True if the instruction gives numbers that are known: its operands are looked at.
-    fn is_made_known(&self, instruction: &Instruction) -> bool {
+    pub(super) fn is_made_known(&self, instruction: &Instruction) -> bool {
         match instruction.op {
             Op::AddPointer | Op::Descriptor { .. } | Op::Splat => true,
             Op::Arith(_)
@@ -158,7 +177,7 @@ impl Run {
             )));
         }
         // Looking at one element computes all.
-        self.tl.item(&tile, 0)?;
+        self.tl.item(tile, 0)?;
         let list: Rc<[i64]> = tile.value().map(|value| value.to_i64()).unwrap_or_default().into();
         let first = list.first().copied().unwrap_or(0);
         if kind.is_one {
@@ -200,16 +219,16 @@ impl Run {
     pub(super) async fn as_tile(&self, value: Val, kind: &RegType) -> Result<Operand, KernelError> {
         let tile = match value {
             Val::Data(data) => {
-                let (shape, dtype) = (data.shape.clone(), kind.dtype());
-                return Ok(Operand { tile: data.tile().await?, dtype, shape });
+                data.tile().await?;
+                return Ok(Operand::of(data, kind.dtype()));
             }
-            Val::Float(number) => self.tl.full(kind.dtype(), tile_shape(&kind.ones()), number)?,
-            Val::Whole(number) => {
-                self.whole_tile(kind.dtype(), tile_shape(&kind.ones()), number).await?
+            Val::Float(number) => self.tl.full(kind.dtype(), tile_shape(&kind.ones), number)?,
+            Val::Whole(number) | Val::Equal(number) => {
+                self.whole_tile(kind.dtype(), tile_shape(&kind.ones), number).await?
             }
             Val::Index(index) => match index.as_splat() {
                 Some(number) => {
-                    self.whole_tile(kind.dtype(), tile_shape(&kind.ones()), number).await?
+                    self.whole_tile(kind.dtype(), tile_shape(&kind.ones), number).await?
                 }
                 None => self.materialised(&index, kind).await?,
             },
@@ -217,10 +236,18 @@ impl Run {
                 return Err(KernelError::Other("an operand without a value".to_owned()));
             }
         };
-        let dtype = tile.dtype();
-        let is_one = tile.shape().elements() == 1;
-        let shape = if is_one { kind.ones() } else { kind.extent.clone() };
-        Ok(Operand { tile: Rc::new(tile), dtype, shape })
+        Ok(made(tile, kind))
+    }
+
+    /// Makes a tile of one number that is exact in a float.
+    pub(super) fn one_number(&self, value: &Val, kind: &RegType) -> Result<Operand, KernelError> {
+        #[expect(clippy::cast_precision_loss, reason = "the caller knows that it is exact")]
+        let number = match value {
+            Val::Float(number) => *number,
+            Val::Whole(number) | Val::Equal(number) => *number as f64,
+            _ => return Err(KernelError::Other("an operand without a value".to_owned())),
+        };
+        Ok(made(self.tl.full(kind.dtype(), tile_shape(&kind.ones), number)?, kind))
     }
 
     /// A tile of one integer.
@@ -230,8 +257,7 @@ impl Run {
         shape: Shape,
         number: i64,
     ) -> Result<Tile, KernelError> {
-        // Exact in a float unless it has more than 53 bits.
-        if number.unsigned_abs() < 1 << 52 {
+        if is_exact(number) {
             #[expect(clippy::cast_precision_loss, reason = "exact")]
             return self.tl.full(dtype, shape, number as f64);
         }
@@ -254,182 +280,185 @@ impl Run {
         self.set(reg, Val::Data(Data::issued(operation, shape)));
     }
 
-    async fn arith_tiles(
-        &mut self,
-        instruction: &Instruction,
-        arith: Arith,
-    ) -> Result<(), KernelError> {
-        let (left, right) = (self.tile(instruction, 0).await?, self.tile(instruction, 1).await?);
-        let Some(binary) = binary_of(arith) else {
-            return Err(KernelError::Other(format!("{arith:?} of tiles is not supported")));
-        };
-        let is_unsigned = arith.is_unsigned();
-        let [a, b] = together([&left, &right])?;
-        let operation =
-            self.tl.binary(binary, &left.see_in(a, is_unsigned), &right.see_in(b, is_unsigned));
-        self.keep(instruction.to, operation, common(&left.shape, &right.shape));
-        Ok(())
-    }
-
-    async fn compare_tiles(
-        &mut self,
-        instruction: &Instruction,
-        comparison: Comparison,
-    ) -> Result<(), KernelError> {
-        let (left, right) = (self.tile(instruction, 0).await?, self.tile(instruction, 1).await?);
-        let is_float = left.dtype.is_float();
-        let is_unsigned = comparison.is_unsigned && !is_float;
-        let relation = relation_of(comparison, is_float);
-        let [a, b] = together([&left, &right])?;
-        let operation = self.tl.predicate(
-            relation,
-            &left.see_in(a, is_unsigned),
-            &right.see_in(b, is_unsigned),
-        );
-        self.keep(instruction.to, operation, common(&left.shape, &right.shape));
-        Ok(())
-    }
-
-    async fn function_tiles(
-        &mut self,
-        instruction: &Instruction,
-        function: Function,
-    ) -> Result<(), KernelError> {
-        let source = self.tile(instruction, 0).await?;
-        let operation = self.tl.unary(unary_of(function), &source.see());
-        self.keep(instruction.to, operation, source.shape);
-        Ok(())
-    }
-
-    async fn convert_tiles(
-        &mut self,
-        instruction: &Instruction,
-        conversion: Conversion,
-    ) -> Result<(), KernelError> {
-        let (from, to) =
-            (self.kind(instruction.args[0]).clone(), self.kind(instruction.to).clone());
-        let source = self.tile(instruction, 0).await?;
-        let mut target = to.dtype();
-        let unsigned = matches!(
-            conversion,
-            Conversion::Whole { is_unsigned: true } | Conversion::FromWhole { is_unsigned: true }
-        );
-        if matches!(conversion, Conversion::ToWhole { is_unsigned: true }) {
-            target = unsigned_of(target);
+    /// Performs an operation on each element of tiles, after waiting for what it needs.
+    async fn element_wise_later(&mut self, instruction: &Instruction) -> Result<(), KernelError> {
+        let mut operands = [const { None }; 3];
+        for (number, place) in operands.iter_mut().enumerate().take(instruction.args.len()) {
+            *place = Some(self.tile(instruction, number).await?);
         }
-        let is_negated_bit = from.scalar() == Scalar::Int(1)
-            && !unsigned
-            && !matches!(conversion, Conversion::Float);
-        let operation = self.tl.cast(&source.see_in(tile_shape(&source.shape), unsigned), target);
-        if !is_negated_bit {
-            self.keep(instruction.to, operation, source.shape);
-            return Ok(());
+        if !self.is_negated_bit(instruction) {
+            return self.element_wise(instruction, operands);
         }
         // A bit with a sign is 0 or -1.
-        let tile = operation.await?;
+        let [Some(source), ..] = operands else { return Err(without_operands()) };
+        let target = self.kind(instruction.to).dtype();
+        let tile = self.tl.cast(&source.see(), target).await?;
         let operation = self.tl.unary(Unary::Neg, &tile);
         self.keep(instruction.to, operation, source.shape);
         Ok(())
     }
 
-    async fn select_tiles(&mut self, instruction: &Instruction) -> Result<(), KernelError> {
-        let condition = self.tile(instruction, 0).await?;
-        let (left, right) = (self.tile(instruction, 1).await?, self.tile(instruction, 2).await?);
-        let [a, b, c] = together([&condition, &left, &right])?;
+    /// True for the conversion of a bit with a sign.
+    pub(super) fn is_negated_bit(&self, instruction: &Instruction) -> bool {
+        let unsigned = Conversion::Whole { is_unsigned: true };
+        let from_unsigned = Conversion::FromWhole { is_unsigned: true };
+        match instruction.op {
+            Op::Convert(Conversion::Float) => false,
+            Op::Convert(conversion) if conversion == unsigned || conversion == from_unsigned => {
+                false
+            }
+            Op::Convert(_) => self.kind(instruction.args[0]).scalar() == Scalar::Int(1),
+            _ => false,
+        }
+    }
+
+    /// Performs an operation on each element of tiles that are there.
+    pub(super) fn element_wise(
+        &mut self,
+        instruction: &Instruction,
+        operands: [Option<Operand>; 3],
+    ) -> Result<(), KernelError> {
+        match (&instruction.op, operands) {
+            (Op::Arith(arith), [Some(left), Some(right), _]) => {
+                self.arith_tiles(instruction, *arith, &left, &right)
+            }
+            (Op::Compare(comparison), [Some(left), Some(right), _]) => {
+                self.compare_tiles(instruction, *comparison, &left, &right)
+            }
+            (Op::Function(function), [Some(source), ..]) => {
+                let operation = self.tl.unary(unary_of(*function), &source.see());
+                self.keep(instruction.to, operation, source.shape);
+                Ok(())
+            }
+            (Op::Convert(conversion), [Some(source), ..]) => {
+                self.convert_tile(instruction, *conversion, source);
+                Ok(())
+            }
+            (Op::Select, [Some(condition), Some(left), Some(right)]) => {
+                self.select_tiles(instruction, &condition, &left, &right)
+            }
+            (Op::Fma, [Some(left), Some(right), Some(addend)]) => {
+                self.fma_tiles(instruction, &left, &right, &addend)
+            }
+            (Op::Bitcast, [Some(source), ..]) => {
+                self.bitcast_tile(instruction, source);
+                Ok(())
+            }
+            _ => Err(without_operands()),
+        }
+    }
+
+    fn arith_tiles(
+        &mut self,
+        instruction: &Instruction,
+        arith: Arith,
+        left: &Operand,
+        right: &Operand,
+    ) -> Result<(), KernelError> {
+        let Some(binary) = binary_of(arith) else {
+            return Err(KernelError::Other(format!("{arith:?} of tiles is not supported")));
+        };
+        let is_unsigned = arith.is_unsigned();
+        let [a, b] = together([left, right])?;
+        let operation =
+            self.tl.binary(binary, &left.see_in(a, is_unsigned), &right.see_in(b, is_unsigned));
+        let shape = self.common(instruction.to, &left.shape, &right.shape);
+        self.keep(instruction.to, operation, shape);
+        Ok(())
+    }
+
+    fn compare_tiles(
+        &mut self,
+        instruction: &Instruction,
+        comparison: Comparison,
+        left: &Operand,
+        right: &Operand,
+    ) -> Result<(), KernelError> {
+        let is_float = left.dtype.is_float();
+        let is_unsigned = comparison.is_unsigned && !is_float;
+        let relation = relation_of(comparison, is_float);
+        let [a, b] = together([left, right])?;
+        let operation = self.tl.predicate(
+            relation,
+            &left.see_in(a, is_unsigned),
+            &right.see_in(b, is_unsigned),
+        );
+        let shape = self.common(instruction.to, &left.shape, &right.shape);
+        self.keep(instruction.to, operation, shape);
+        Ok(())
+    }
+
+    /// A conversion, unless it is of a bit with a sign.
+    fn convert_tile(&mut self, instruction: &Instruction, how: Conversion, source: Operand) {
+        let mut target = self.kind(instruction.to).dtype();
+        let unsigned = matches!(
+            how,
+            Conversion::Whole { is_unsigned: true } | Conversion::FromWhole { is_unsigned: true }
+        );
+        if matches!(how, Conversion::ToWhole { is_unsigned: true }) {
+            target = unsigned_of(target);
+        }
+        let operation = self.tl.cast(&source.see_in(tile_shape(&source.shape), unsigned), target);
+        self.keep(instruction.to, operation, source.shape);
+    }
+
+    fn select_tiles(
+        &mut self,
+        instruction: &Instruction,
+        condition: &Operand,
+        left: &Operand,
+        right: &Operand,
+    ) -> Result<(), KernelError> {
+        let [a, b, c] = together([condition, left, right])?;
         let operation = self.tl.select(
             &condition.see_in(a, false),
             &left.see_in(b, false),
             &right.see_in(c, false),
         );
-        let shape = common(&condition.shape, &common(&left.shape, &right.shape));
+        let shape = self.common(instruction.to, &left.shape, &right.shape);
+        let shape = self.common(instruction.to, &condition.shape, &shape);
         self.keep(instruction.to, operation, shape);
         Ok(())
     }
 
-    async fn fma_tiles(&mut self, instruction: &Instruction) -> Result<(), KernelError> {
-        let (left, right) = (self.tile(instruction, 0).await?, self.tile(instruction, 1).await?);
-        let addend = self.tile(instruction, 2).await?;
-        let [a, b, c] = together([&left, &right, &addend])?;
+    fn fma_tiles(
+        &mut self,
+        instruction: &Instruction,
+        left: &Operand,
+        right: &Operand,
+        addend: &Operand,
+    ) -> Result<(), KernelError> {
+        let [a, b, c] = together([left, right, addend])?;
         let operation =
             self.tl.fma(&left.see_in(a, false), &right.see_in(b, false), &addend.see_in(c, false));
-        let shape = common(&left.shape, &common(&right.shape, &addend.shape));
+        let shape = self.common(instruction.to, &right.shape, &addend.shape);
+        let shape = self.common(instruction.to, &left.shape, &shape);
         self.keep(instruction.to, operation, shape);
         Ok(())
     }
 
-    async fn bitcast_tile(&mut self, instruction: &Instruction) -> Result<(), KernelError> {
+    fn bitcast_tile(&mut self, instruction: &Instruction, source: Operand) {
         let to = self.kind(instruction.to).dtype();
-        let source = self.tile(instruction, 0).await?;
+        let shape = source.shape.clone();
         // Integers of one size are the same bits, with sign or without.
         if source.dtype == to || source.dtype != DType::Bool && to != DType::Bool {
-            let data = Data::shared(source.tile, source.shape);
-            self.set(instruction.to, Val::Data(data));
-            return Ok(());
+            return self.set(instruction.to, Val::Data(source.into_data(shape)));
         }
         let operation = self.tl.cast(&source.see(), to);
-        self.keep(instruction.to, operation, source.shape);
-        Ok(())
-    }
-
-    /// A matrix product, in the scratch memory of its sum if nobody else needs the sum.
-    async fn dot(&mut self, instruction: &Instruction) -> Result<(), KernelError> {
-        let kinds = [0, 1, 2].map(|number| self.kind(instruction.args[number]).clone());
-        let (left, right) =
-            (self.full_tile(instruction, 0).await?, self.full_tile(instruction, 1).await?);
-        let sum = self.operand(instruction, 2);
-        let product = left.dtype.product();
-        let shape = kinds[2].extent.clone();
-        let is_zero = match &sum {
-            Val::Float(number) => *number == 0.0,
-            Val::Index(index) => index.as_splat() == Some(0),
-            _ => false,
-        };
-        let operation = if is_zero {
-            self.tl.accumulate(&left.see(), &right.see(), None)
-        } else {
-            let sum = self.sum_tile(sum, &kinds[2], product).await?;
-            match sum {
-                Ok(tile) => self.tl.accumulate(&left.see(), &right.see(), Some(tile)),
-                Err(tile) => self.tl.dot(
-                    &left.see(),
-                    &right.see(),
-                    Some(&tile.seen_as(product, tile_shape(&shape))),
-                ),
-            }
-        };
-        let wanted = dtype_of(kinds[2].scalar());
-        if wanted != product {
-            let tile = operation.await?;
-            let operation = self.tl.cast(&tile, wanted);
-            self.keep(instruction.to, operation, shape);
-            return Ok(());
-        }
         self.keep(instruction.to, operation, shape);
-        Ok(())
     }
 
-    /// Returns the sum of a product as a tile of the product's type: its own if nobody else holds it.
-    async fn sum_tile(
-        &mut self,
-        sum: Val,
-        kind: &RegType,
-        product: DType,
-    ) -> Result<Result<Tile, Rc<Tile>>, KernelError> {
-        let shape = kind.extent.clone();
-        let is_own = kind.dtype() == product;
-        let sum = match sum {
-            Val::Data(data) if is_own && data.shape == shape => {
-                return data.into_tile(tile_shape(&shape)).await;
-            }
-            other => other,
-        };
-        let operand = self.as_tile(sum, kind).await?;
-        let full = self.filled(operand, shape).await?;
-        if is_own {
-            return Ok(Rc::try_unwrap(full.tile));
+    /// Returns the shape of two that are broadcast to each other, for a result in a register.
+    fn common(&self, to: Reg, left: &Extent, right: &Extent) -> Extent {
+        if Rc::ptr_eq(left, right) || left == right {
+            return left.clone();
         }
-        let operation = self.tl.cast(&full.see(), product);
-        Ok(Ok(operation.await?))
+        let dims = || left.iter().zip(right.iter()).map(|(a, b)| if *a == 1 { *b } else { *a });
+        match to {
+            NONE => dims().collect(),
+            to if dims().eq(self.kind(to).extent.iter().copied()) => self.kind(to).extent.clone(),
+            _ => dims().collect(),
+        }
     }
 
     /// Returns operand `number` as a tile of all elements.
@@ -449,7 +478,7 @@ impl Run {
         operand: Operand,
         shape: Extent,
     ) -> Result<Operand, KernelError> {
-        if operand.shape == shape {
+        if Rc::ptr_eq(&operand.shape, &shape) || operand.shape == shape {
             return Ok(operand);
         }
         let dtype = operand.dtype;
@@ -457,9 +486,9 @@ impl Run {
         let label = ("broadcast", VectorClass::Add);
         let tile = self
             .tl
-            .vector_operation(label, operand.tile.bytes(), dtype, tile_shape(&shape), value)
+            .vector_operation(label, operand.tile().bytes(), dtype, tile_shape(&shape), value)
             .await?;
-        Ok(Operand { tile: Rc::new(tile), dtype, shape })
+        Ok(Operand::of(Data::of_tile(tile, shape), dtype))
     }
 
     /// Prints, or checks an assertion.
@@ -472,7 +501,7 @@ impl Run {
         for number in 0..instruction.args.len() {
             let kind = self.kind(instruction.args[number]).clone();
             let operand = self.tile(instruction, number).await?;
-            self.tl.item(&operand.tile, 0)?;
+            self.tl.item(operand.tile(), 0)?;
             let Some(value) = operand.value() else { continue };
             if let Op::Assert { text } = &instruction.op {
                 if value.to_i64().contains(&0) {
@@ -504,12 +533,21 @@ fn shown(value: &Value, kind: &RegType) -> String {
     format!("[{}{more}]", numbers.join(", "))
 }
 
-/// Returns the shape of two that are broadcast to each other.
-pub(super) fn common(left: &Extent, right: &Extent) -> Extent {
-    if left == right {
-        return left.clone();
-    }
-    left.iter().zip(right.iter()).map(|(a, b)| if *a == 1 { *b } else { *a }).collect()
+/// True for an integer that is exact in a float: one of no more than 53 bits.
+pub(super) fn is_exact(number: i64) -> bool {
+    number.unsigned_abs() < 1 << 52
+}
+
+/// Returns the operand of a tile that was made of known numbers: all of them, or one that stands for all.
+fn made(tile: Tile, kind: &RegType) -> Operand {
+    let dtype = tile.dtype();
+    let shape = if tile.shape().elements() == 1 { &kind.ones } else { &kind.extent };
+    Operand::of(Data::of_tile(tile, shape.clone()), dtype)
+}
+
+#[cold]
+fn without_operands() -> KernelError {
+    KernelError::Other("an operation without its operands".to_owned())
 }
 
 /// Stretches dimensions of 1.

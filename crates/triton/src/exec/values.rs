@@ -5,8 +5,12 @@ use crate::program::RegType;
 use crate::types::{Extent, Scalar};
 use phalanx_sim::DType;
 use phalanx_sim::kernel::{Computing, KernelError, Shape, Tile};
-use std::cell::RefCell;
+use std::borrow::Cow;
+use std::cell::{OnceCell, RefCell};
+use std::future::poll_fn;
+use std::pin::Pin;
 use std::rc::Rc;
+use std::task::{Context, Poll, Waker, ready};
 
 /// The content of a register.
 #[derive(Clone, Default)]
@@ -18,6 +22,8 @@ pub(crate) enum Val {
     Whole(i64),
     /// A float; of a tensor: of every element.
     Float(f64),
+    /// A tensor whose integers, addresses or bits all are this one.
+    Equal(i64),
     /// Known integers, addresses or bits.
     Index(Rc<Index>),
     /// Numbers in scratch memory.
@@ -28,7 +34,20 @@ pub(crate) enum Val {
 
 impl Val {
     pub(crate) fn index(index: Index) -> Self {
-        Self::Index(Rc::new(index))
+        match index.as_equal() {
+            Some(number) => Self::Equal(number),
+            None => Self::Index(Rc::new(index)),
+        }
+    }
+
+    /// Returns known numbers of a tensor.
+    #[inline]
+    pub(super) fn as_index(&self) -> Option<Cow<'_, Index>> {
+        match self {
+            Self::Index(index) => Some(Cow::Borrowed(index)),
+            Self::Equal(number) => Some(Cow::Owned(Index::splat(*number))),
+            _ => None,
+        }
     }
 }
 
@@ -46,56 +65,94 @@ pub(crate) struct Descriptor {
 /// A tile, seen in a shape whose dimensions are those of its tensor, or 1 where all elements are equal.
 #[derive(Clone)]
 pub(crate) struct Data {
-    cell: Rc<RefCell<Cell>>,
+    pub(super) slot: Rc<Slot>,
     pub(crate) shape: Extent,
 }
 
-enum Cell {
-    Issued(Computing),
-    Ready(Rc<Tile>),
-    /// Somebody waits for it, or it was given away.
-    Taken,
+/// The place of a tile: the operation that makes it, and then the tile.
+pub(crate) struct Slot {
+    tile: OnceCell<Tile>,
+    /// `None` after it has ended.
+    operation: RefCell<Option<Computing>>,
+}
+
+impl Slot {
+    /// Returns the tile, if somebody has waited for it.
+    #[inline]
+    pub(super) fn ready(&self) -> Option<&Tile> {
+        self.tile.get()
+    }
+
+    /// Waits for the tile.
+    pub(super) async fn wait(&self) -> Result<&Tile, KernelError> {
+        if self.tile.get().is_none() {
+            poll_fn(|context| self.poll(context)).await?;
+        }
+        self.tile.get().ok_or_else(failed_before)
+    }
+
+    /// True if the tile is there; otherwise the program is resumed at the end of the operation, for which it must wait.
+    #[inline]
+    pub(super) fn is_there(&self) -> Result<bool, KernelError> {
+        if self.tile.get().is_some() {
+            return Ok(true);
+        }
+        // Who is resumed is the running program, not the waker.
+        match self.poll(&mut Context::from_waker(Waker::noop())) {
+            Poll::Ready(ended) => ended.map(|()| true),
+            Poll::Pending => Ok(false),
+        }
+    }
+
+    #[inline]
+    fn poll(&self, context: &mut Context<'_>) -> Poll<Result<(), KernelError>> {
+        let mut place = self.operation.borrow_mut();
+        let Some(operation) = &mut *place else { return Poll::Ready(Err(failed_before())) };
+        let ended = ready!(Pin::new(operation).poll(context));
+        *place = None;
+        // Nobody else has set it: the operation ends once.
+        Poll::Ready(ended.map(|tile| drop(self.tile.set(tile))))
+    }
+}
+
+#[cold]
+fn failed_before() -> KernelError {
+    KernelError::Other("a tile that failed before".to_owned())
 }
 
 impl Data {
     /// The result of an operation that was issued.
     pub(crate) fn issued(operation: Computing, shape: Extent) -> Self {
-        Self { cell: Rc::new(RefCell::new(Cell::Issued(operation))), shape }
+        let slot = Slot { tile: OnceCell::new(), operation: RefCell::new(Some(operation)) };
+        Self { slot: Rc::new(slot), shape }
     }
 
-    /// A tile that others may hold too.
-    pub(crate) fn shared(tile: Rc<Tile>, shape: Extent) -> Self {
-        Self { cell: Rc::new(RefCell::new(Cell::Ready(tile))), shape }
+    /// A tile that is there.
+    pub(crate) fn of_tile(tile: Tile, shape: Extent) -> Self {
+        let slot = Slot { tile: tile.into(), operation: RefCell::new(None) };
+        Self { slot: Rc::new(slot), shape }
     }
 
     /// The same tile in another shape.
     pub(crate) fn with_shape(&self, shape: Extent) -> Self {
-        Self { cell: self.cell.clone(), shape }
+        Self { slot: self.slot.clone(), shape }
     }
 
     /// Waits for the tile.
-    pub(crate) async fn tile(&self) -> Result<Rc<Tile>, KernelError> {
-        let before = std::mem::replace(&mut *self.cell.borrow_mut(), Cell::Taken);
-        let tile = match before {
-            Cell::Ready(tile) => tile,
-            Cell::Issued(operation) => Rc::new(operation.await?),
-            Cell::Taken => return Err(KernelError::Other("a tile that failed before".to_owned())),
-        };
-        *self.cell.borrow_mut() = Cell::Ready(tile.clone());
-        Ok(tile)
+    pub(crate) async fn tile(&self) -> Result<&Tile, KernelError> {
+        self.slot.wait().await
     }
 
-    /// Waits for the tile, and gives it away if nobody else holds it and it has this shape.
-    pub(crate) async fn into_tile(
-        self,
-        shape: Shape,
-    ) -> Result<Result<Tile, Rc<Tile>>, KernelError> {
-        let tile = self.tile().await?;
-        if Rc::strong_count(&self.cell) > 1 || tile.shape() != shape {
-            return Ok(Err(tile));
+    /// Gives the tile away, if nobody else holds it and it has this shape; else gives itself back.
+    pub(crate) fn into_tile(self, shape: Shape) -> Result<Tile, Self> {
+        if self.slot.ready().is_none_or(|tile| tile.shape() != shape) {
+            return Err(self);
         }
-        drop(self);
-        Ok(Rc::try_unwrap(tile))
+        let Self { slot, shape } = self;
+        match Rc::try_unwrap(slot) {
+            Ok(Slot { tile, .. }) => Ok(tile.into_inner().expect("it is ready")),
+            Err(slot) => Err(Self { slot, shape }),
+        }
     }
 }
 
@@ -136,11 +193,6 @@ impl RegType {
     /// Returns the shape of its tile.
     pub(crate) fn shape(&self) -> Shape {
         tile_shape(&self.extent)
-    }
-
-    /// Returns the extent of one element that stands for all.
-    pub(crate) fn ones(&self) -> Extent {
-        vec![1; self.extent.len()].into()
     }
 }
 

@@ -1,6 +1,6 @@
 //! Comparisons of index tensors.
 
-use super::{AXES, Index, as_int};
+use super::{AXES, Index, as_int, bounds_of};
 use crate::number::{Comparison, Relation};
 
 /// Compares integers of `bits` bits: 1 if the comparison holds, else 0.
@@ -22,6 +22,23 @@ pub(crate) fn compare(
     Index::List(pairs.map(|(a, b)| comparison.of_whole(*a, *b, bits).into()).collect())
 }
 
+/// Returns how all numbers of a tensor compare with one number, if it is the same for all and easy to see.
+#[inline]
+pub(crate) fn alike(
+    comparison: Comparison,
+    left: &Index,
+    number: i64,
+    extent: &[usize],
+) -> Option<bool> {
+    let (Index::Affine(base, strides), false) = (left, comparison.is_unsigned) else { return None };
+    let (low, high) = bounds_of(base.checked_sub(number)?, strides, extent);
+    let holds = |difference: i64| comparison.of_whole(difference, 0, 64);
+    match comparison.relation {
+        Relation::Eq | Relation::Ne => None,
+        _ => (holds(low) == holds(high)).then(|| holds(low)),
+    }
+}
+
 /// Returns the result if it has a form other than a list.
 fn by_bounds(
     comparison: Comparison,
@@ -30,8 +47,8 @@ fn by_bounds(
     extent: &[usize],
 ) -> Option<Index> {
     let (Index::Affine(a, x), Index::Affine(b, y)) = (left, right) else { return None };
-    let is_below_zero = left.bounds(extent).0 < 0 || right.bounds(extent).0 < 0;
-    if comparison.is_unsigned && is_below_zero {
+    let is_below_zero = || left.bounds(extent).0 < 0 || right.bounds(extent).0 < 0;
+    if comparison.is_unsigned && is_below_zero() {
         return None;
     }
     // The comparison of the difference with zero.

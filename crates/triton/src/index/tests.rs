@@ -1,8 +1,27 @@
 use super::*;
-use crate::number::{Arith, Comparison, whole};
+use crate::number::{Arith, Comparison, Relation, whole};
 use proptest::prelude::*;
 
 const EXTENT: [usize; 2] = [4, 6];
+
+proptest! {
+    #[test]
+    fn idx_1_what_compares_alike_is_what_each_element_gives(
+        left in index(), number in -70..70_i64, relation in 0..6_usize, is_unsigned in any::<bool>(),
+    ) {
+        let relation = [
+            Relation::Eq, Relation::Ne, Relation::Lt, Relation::Le, Relation::Gt, Relation::Ge,
+        ][relation];
+        let comparison = Comparison { relation, is_unsigned };
+        if let Some(holds) = alike(comparison, &left, number, &EXTENT) {
+            let list = left.list(&EXTENT);
+            let is_so = |left: &i64| comparison.of_whole(*left, number, 32) == holds;
+            prop_assert!(list.iter().all(is_so), "IDX-1");
+            let compared = compare(comparison, &left, &Index::splat(number), &EXTENT, 32);
+            prop_assert_eq!(compared, Index::splat(holds.into()), "IDX-1: in the same form");
+        }
+    }
+}
 
 /// Index tensors as kernels make them.
 fn index() -> impl Strategy<Value = Index> {

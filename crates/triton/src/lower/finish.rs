@@ -1,11 +1,15 @@
 //! The last steps: instructions that nobody needs go, jumps get their places, and last uses are found.
 
 use super::Lower;
-use crate::program::{Instruction, NONE, Op, Parameter, Program, Reg};
+use crate::program::{Conversion, Instruction, NONE, Op, Parameter, Program, Reg, RegType};
+use crate::types::Extent;
+use std::collections::BTreeSet;
 
 impl Lower<'_> {
     pub(super) fn finish(mut self, name: String, mut parameters: Vec<Parameter>) -> Program {
         self.sweep();
+        self.join_moves();
+        let shared = self.hoist();
         let starts = self.live();
         self.mark_deaths(&starts);
         let written = self.written(&parameters);
@@ -13,10 +17,12 @@ impl Lower<'_> {
             parameter.is_written = is_written;
         }
         let code = self.flatten();
+        share_extents(&mut self.types);
         Program {
             name,
             parameters,
             code,
+            shared,
             types: self.types,
             lines: self.lines,
             queues: self.queues,
@@ -46,6 +52,64 @@ impl Lower<'_> {
                 instruction.op.has_effect() || gives.any(|reg| is_needed[reg as usize])
             });
         }
+    }
+
+    /// Lets instructions write where a move alone takes their result, and removes the move.
+    fn join_moves(&mut self) {
+        let mut uses = vec![(0_u32, 0_u32); self.types.len()];
+        for instruction in self.blocks.iter().flatten() {
+            instruction.args.iter().for_each(|reg| uses[*reg as usize].0 += 1);
+            let given = instruction.results().filter(|reg| *reg != NONE);
+            given.for_each(|reg| uses[reg as usize].1 += 1);
+        }
+        for block in &mut self.blocks {
+            let mut at = 0;
+            while at < block.len() {
+                match maker_of_moved(block, at, &uses, &self.types) {
+                    Some(maker) => {
+                        block[maker].to = block[at].to;
+                        block.remove(at);
+                    }
+                    None => at += 1,
+                }
+            }
+        }
+    }
+
+    /// Moves the instructions whose results are the same in all programs of a launch to the beginning; returns their number.
+    fn hoist(&mut self) -> usize {
+        if self.blocks.iter().any(|block| Self::successors(block).contains(&0)) {
+            return 0;
+        }
+        let mut writes = vec![0_u32; self.types.len()];
+        for reg in self.blocks.iter().flatten().flat_map(Instruction::results) {
+            writes.get_mut(reg as usize).into_iter().for_each(|count| *count += 1);
+        }
+        // Arguments are written by nobody.
+        let mut is_shared: Vec<bool> = writes.iter().map(|count| *count == 0).collect();
+        let mut shared = Vec::new();
+        loop {
+            let before = shared.len();
+            for block in &mut self.blocks {
+                shared.extend(block.extract_if(.., |instruction| {
+                    let to = instruction.to;
+                    let is_same = is_same_in_all(&instruction.op)
+                        && to != NONE
+                        && writes[to as usize] == 1
+                        && instruction.args.iter().all(|reg| is_shared[*reg as usize]);
+                    if is_same {
+                        is_shared[to as usize] = true;
+                    }
+                    is_same
+                }));
+            }
+            if shared.len() == before {
+                break;
+            }
+        }
+        let count = shared.len();
+        self.blocks[0].splice(0..0, shared);
+        count
     }
 
     fn successors(block: &[Instruction]) -> Vec<usize> {
@@ -190,6 +254,63 @@ impl Lower<'_> {
             }
         }
         code
+    }
+}
+
+/// True for an operation on known numbers that gives the same in all programs, and takes neither time nor scratch memory.
+fn is_same_in_all(op: &Op) -> bool {
+    matches!(
+        op,
+        Op::Constant(_)
+            | Op::Programs(_)
+            | Op::Range(_)
+            | Op::Arith(_)
+            | Op::Compare(_)
+            | Op::Convert(Conversion::Whole { .. })
+            | Op::Splat
+            | Op::Broadcast
+            | Op::Expand(_)
+            | Op::Reshape
+            | Op::Transpose(_)
+            | Op::AddPointer
+    )
+}
+
+/// Returns the instruction of a block that can write where the move at `at` takes its result: it alone writes its register, the move alone
+/// reads it, and nothing between them has to do with the target.
+fn maker_of_moved(
+    block: &[Instruction],
+    at: usize,
+    uses: &[(u32, u32)],
+    types: &[RegType],
+) -> Option<usize> {
+    let Instruction { op: Op::Move, to, args, .. } = &block[at] else { return None };
+    let from = args[0];
+    let (kind, other) = (&types[from as usize], &types.get(*to as usize)?);
+    let is_alike = kind.extent == other.extent && kind.element == other.element;
+    if uses[from as usize] != (1, 1) || !is_alike || kind.is_one != other.is_one {
+        return None;
+    }
+    let maker = block[..at].iter().rposition(|instruction| instruction.to == from)?;
+    let is_free = |instruction: &Instruction| {
+        !instruction.args.contains(to) && instruction.results().all(|reg| reg != *to)
+    };
+    (block[maker].also.is_empty() && block[maker + 1..at].iter().all(is_free)).then_some(maker)
+}
+
+/// Lets equal extents be one, so that most comparisons end where they begin.
+fn share_extents(types: &mut [RegType]) {
+    let mut known: BTreeSet<Extent> = BTreeSet::new();
+    let mut shared = |extent: Extent| {
+        if let Some(known) = known.get(&extent) {
+            return known.clone();
+        }
+        known.insert(extent.clone());
+        extent
+    };
+    for kind in types {
+        kind.ones = shared(vec![1; kind.extent.len()].into());
+        kind.extent = shared(kind.extent.clone());
     }
 }
 

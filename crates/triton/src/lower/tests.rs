@@ -65,3 +65,31 @@ fn low_2_every_register_is_empty_after_its_last_use() {
         }
     }
 }
+
+#[test]
+fn what_all_programs_share_needs_arguments_alone() {
+    let program = program(include_str!("../../tests/kernels/matmul.ttir"));
+    let mut known: Vec<Reg> = program.parameters.iter().map(|parameter| parameter.reg).collect();
+    assert!(program.shared > 20, "constants, ranges and strides: {}", program.shared);
+    for instruction in &program.code[..program.shared] {
+        assert!(instruction.args.iter().all(|reg| known.contains(reg)), "{instruction:?}");
+        assert!(!instruction.op.has_effect(), "{instruction:?}");
+        known.push(instruction.to);
+    }
+    let (shared, own) = program.code.split_at(program.shared);
+    let writes = |code: &[Instruction], reg| code.iter().any(|other| other.to == reg);
+    let is_kept = |instruction: &Instruction| !writes(own, instruction.to);
+    assert!(shared.iter().all(is_kept), "no program changes what it shares");
+    assert!(own.iter().all(|instruction| !matches!(instruction.op, Op::Range(_))));
+}
+
+#[test]
+fn a_product_writes_where_its_loop_carries_the_sum() {
+    let code = program(include_str!("../../tests/kernels/matmul.ttir")).code;
+    let dot = code.iter().find(|instruction| matches!(instruction.op, Op::Dot)).unwrap();
+    assert_eq!(dot.to, dot.args[2], "the sum of the next round");
+    let is_moved = |instruction: &Instruction| {
+        matches!(instruction.op, Op::Move) && instruction.args[0] == dot.to
+    };
+    assert!(code.iter().filter(|instruction| is_moved(instruction)).count() < 2, "after the loop");
+}

@@ -241,6 +241,28 @@ fn a_run_without_data_says_that_addresses_need_it() {
 }
 
 #[test]
+fn a_launch_takes_the_same_time_with_lines_and_without() {
+    let run = |lines: bool| {
+        let options = Options { critical_path: lines, ..Options::default() };
+        let mut context = crate::context("hgx-h100", options);
+        let results =
+            phalanx_torch::multiprocessing::spawn(&mut context, 1, move |_, rank| async move {
+                let x = rank.from_slice(&numbers(4096, 1), [4096], DType::F32)?;
+                let out = rank.zeros([4096], DType::F32)?;
+                let arguments = [pointer(&x), pointer(&x), pointer(&out), whole(4000)];
+                let settings = Settings { lines, ..grid([4, 1, 1]) };
+                kernel(ADD).launch(&rank, &arguments, &[], &settings)?.wait().await?;
+                Ok((rank.now(), out.to_vec().await?))
+            });
+        (results.unwrap().remove(0), context.report())
+    };
+    let ((whole, with), (times, without)) = (run(true), run(false));
+    assert_eq!(whole, times);
+    assert!(!with.lines.is_empty() && without.lines.is_empty(), "{:?}", without.lines);
+    assert_eq!(with.simulated, without.simulated);
+}
+
+#[test]
 fn reports_show_lines_of_the_source() {
     let mut context = crate::context("quad-sip", Options::default());
     let results = phalanx_torch::multiprocessing::spawn(&mut context, 1, |_, rank| async move {
