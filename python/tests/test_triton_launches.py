@@ -81,6 +81,21 @@ def test_a_benchmark_measures_once_however_long_it_may_take() -> None:
     assert triton.testing.do_bench(once, quantiles=[0.5, 0.2, 0.8]) == times * 3
 
 
+def test_a_launch_that_is_only_timed_takes_the_time_of_one_that_is_reported() -> None:
+    rows = np.random.default_rng(0).random((40, 100), np.float32)
+    out = np.zeros_like(rows)
+
+    def launch() -> None:
+        kernels.softmax[(8,)](rows, out, 100, 100, 40, 100, BLOCK=128, STAGES=2)
+
+    device = phalanx.triton.use("hgx-h100")
+    timed_ms = triton.runtime.driver.active.get_benchmarker()(launch)
+    assert not device.launches and not out.any()
+    launch()
+    assert device.launches[0].simulated_ps == round(timed_ms * 1e9)
+    assert phalanx.triton.report().to_dict()["run"]["critical_path"]["lines"]
+
+
 def test_a_product_of_torch_is_computed_once_in_a_benchmark(monkeypatch: pytest.MonkeyPatch) -> None:
     torch = pytest.importorskip("torch", reason="torch is not installed")
     device = triton.runtime.driver.active.get_active_torch_device()

@@ -1,7 +1,8 @@
 //! The executor: one `async` kernel that runs any program on the operations of [`Tl`].
 //!
 //! Numbers, addresses and masks that are known ([`Index`](crate::index::Index)) are computed at once and take no time. Tiles are operations of the PE: a
-//! load or a computation is issued where it stands and awaited where its tile is first used.
+//! load or a computation is issued where it stands and awaited where its tile is first used. An operation whose tiles are there is issued
+//! without a future of its own (`exec/ready.rs`), and what is the same in all programs of a launch is computed by the first.
 //!
 //! - **TEX-1 (as written).** A kernel computes what its operations say, element by element.
 //! - **TEX-2 (place).** An error names the line of the kernel's source and the program.
