@@ -64,6 +64,6 @@ def test_a_context_that_is_asked_for_no_path_differs_in_nothing_else() -> None:
         context.spawn(worker)
         found[kept] = context.report().to_dict(), str(context.report())
     path, none = (found[kept][0].pop("critical_path") for kept in (True, False))
-    assert path["end"] == "sip1.cube0.pe0" and none["end"] is None and none["parts"] == []
+    assert path["end"] == "sip0.cube0.pe0" and none["end"] is None and none["parts"] == []
     assert found[True][0] == found[False][0]
     assert "critical path: not kept" in found[False][1] and "not kept" not in found[True][1]

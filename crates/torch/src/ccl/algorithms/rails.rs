@@ -140,7 +140,7 @@ mod tests {
         for (sharing, stream) in (1..=MOST_SHARING).flat_map(|one| [(one, 1), (one, 2)]) {
             let own = channel(sharing);
             assert_eq!(own & ((1 << FITTED) - 1), 0, "the bits of groups and settings");
-            assert!(own >> FITTED & 3 == 0 && own & 1 << 28 == 0, "the bits of streams");
+            assert_eq!(own & (3 << FITTED | 1 << 28), 0, "the bits of streams");
             let channel = own ^ (1 << 8 | stream) << FITTED;
             assert!(unreceived(&EdgeName { from: pe, to: pe, channel }).is_none());
         }
