@@ -27,7 +27,7 @@ pub(crate) struct Runner {
     buffers: DecodeBuffers,
     /// Worker that graphs run on.
     worker: Option<Box<Worker>>,
-    /// End of the last task, if the next follows at once.
+    /// End of the last task, if the next was there by then.
     last: Option<u64>,
 }
 
@@ -83,19 +83,26 @@ impl Runner {
         self.prefixes.len()
     }
 
-    /// Notes that the next task does not follow the last at once.
-    pub(crate) fn paused(&mut self) {
+    /// Notes that the next task was passed over: the task behind it may come at any time.
+    pub(crate) fn skipped(&mut self) {
         self.last = None;
     }
 
-    /// Runs the task in `message` and says how it ended.
+    /// Runs the task in `message` and says how it ended. A task begins with the end of the last one if `is_followed` was true
+    /// then: the next task is there, so everything before that task has ended (TIM-1), and one look at the clock does for both.
     #[inline]
-    pub(crate) fn run(&mut self, dispatch: u64, message: &[u8]) -> (Ended, Option<Box<str>>) {
-        let begun = self.last.unwrap_or_else(clock::now);
+    pub(crate) fn run(
+        &mut self,
+        dispatch: u64,
+        message: &[u8],
+        is_followed: impl FnOnce() -> bool,
+    ) -> (Ended, Option<Box<str>>) {
+        let begun = self.last.take().unwrap_or_else(clock::now);
         (self.setting.simulated, self.setting.dispatch) = (0, dispatch);
         let result = self.call(message);
+        let is_followed = is_followed();
         let now = clock::now();
-        self.last = Some(now);
+        self.last = is_followed.then_some(now);
         let nanoseconds = now.saturating_sub(begun);
         let picoseconds = self.setting.simulated;
         let (verdict, words) = match result {
@@ -237,7 +244,7 @@ mod tests {
     fn words(runner: &mut Runner, order: &Order, arguments: &[ArgumentDescriptor]) -> String {
         let mut bytes = Vec::new();
         encode_task(&mut bytes, order, arguments.iter().copied(), &[], &[], &[]);
-        let (ended, words) = runner.run(1, &bytes);
+        let (ended, words) = runner.run(1, &bytes, || false);
         assert_eq!(ended.verdict, Verdict::Failed);
         words.expect("it failed").into()
     }
@@ -281,9 +288,24 @@ mod tests {
     }
 
     #[test]
+    fn tim_1_a_task_begins_no_earlier_than_it_came() {
+        let mut runner = runner();
+        let (last, _) = runner.run(1, b"no task", || true);
+        let (follows, _) = runner.run(2, b"no task", || false);
+        assert_eq!(follows.begun, last.begun + last.nanoseconds, "TIM-1: it was there");
+        let came = clock::now();
+        let (later, _) = runner.run(3, b"no task", || true);
+        assert!(later.begun >= came, "TIM-1: it came after the end of the last");
+        runner.skipped();
+        let came = clock::now();
+        let (behind, _) = runner.run(5, b"no task", || false);
+        assert!(behind.begun >= came, "TIM-1: it came behind one that was passed over");
+    }
+
+    #[test]
     fn runr_2_tsk_2_what_cannot_be_run_is_refused_with_words() {
         let mut runner = runner();
-        let (ended, said) = runner.run(1, b"no task");
+        let (ended, said) = runner.run(1, b"no task", || false);
         assert_eq!(ended.verdict, Verdict::Failed);
         assert!(said.expect("words").contains("the head of a task"));
         let unknown = Order { callable: 7, ..order(0) };

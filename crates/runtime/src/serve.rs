@@ -162,7 +162,6 @@ impl<P: Parent> Server<P> {
             if self.side.is_shut_down() && self.side.tasks.is_empty() {
                 return Ok(());
             }
-            self.runner.paused();
             self.wait();
         }
     }
@@ -243,10 +242,12 @@ impl<P: Parent> Server<P> {
         }
         let dispatch = sent.dispatch;
         let (ended, words) = if self.take_recalled(dispatch) || self.is_in_vain(sent) {
+            self.runner.skipped();
             (Ended::skipped(dispatch), None)
         } else {
             self.side.witness.step(Step::Running.encode());
-            let ended = self.runner.run(dispatch, sent.message);
+            let tasks = &self.side.tasks;
+            let ended = self.runner.run(dispatch, sent.message, || !tasks.is_empty());
             self.habits.note(callable, self.runner.callables(), ended.0.nanoseconds);
             ended
         };
