@@ -97,7 +97,7 @@ impl Slot {
         if self.tile.get().is_some() {
             return Ok(true);
         }
-        // Who is resumed is the running program, not the waker.
+        // No waker is needed: the executor resumes the running program.
         match self.poll(&mut Context::from_waker(Waker::noop())) {
             Poll::Ready(ended) => ended.map(|()| true),
             Poll::Pending => Ok(false),
