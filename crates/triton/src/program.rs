@@ -205,6 +205,20 @@ pub(crate) enum Op {
 }
 
 impl Op {
+    /// True if each element of the result comes from the same element of every operand.
+    pub(crate) fn is_element_wise(&self) -> bool {
+        matches!(
+            self,
+            Self::Arith(_)
+                | Self::Compare(_)
+                | Self::Function(_)
+                | Self::Convert(_)
+                | Self::Select
+                | Self::Fma
+                | Self::Bitcast
+        )
+    }
+
     /// True if it must be performed even if nobody uses its results.
     pub(crate) fn has_effect(&self) -> bool {
         matches!(

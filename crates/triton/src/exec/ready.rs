@@ -55,14 +55,9 @@ impl Run {
                 self.reduce_tile(instruction, *axis, how, &source);
                 Ok(Next::Follows)
             }
-            Op::Arith(_)
-            | Op::Compare(_)
-            | Op::Function(_)
-            | Op::Convert(_)
-            | Op::Select
-            | Op::Fma
-            | Op::Bitcast
-                if !self.is_made_known(instruction) && !self.is_negated_bit(instruction) =>
+            op if op.is_element_wise()
+                && !self.is_made_known(instruction)
+                && !self.is_negated_bit(instruction) =>
             {
                 self.element_wise_at_once(instruction)
             }

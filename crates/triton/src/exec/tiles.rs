@@ -112,13 +112,7 @@ impl Run {
                 self.look_at_operands(instruction).await?;
                 self.native(instruction)?;
             }
-            Op::Arith(_)
-            | Op::Compare(_)
-            | Op::Function(_)
-            | Op::Convert(_)
-            | Op::Select
-            | Op::Fma
-            | Op::Bitcast => self.element_wise_later(instruction).await?,
+            op if op.is_element_wise() => self.element_wise_later(instruction).await?,
             Op::Print { .. } | Op::Assert { .. } => self.message(instruction).await?,
             _ => self.move_elements(instruction).await?,
         }
